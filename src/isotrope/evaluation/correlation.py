@@ -1,9 +1,14 @@
 """Correlations that are 0, not NaN, if one of the two sides is constant."""
 
+from typing import Any, TypeAlias
+
 import numpy as np
-from scipy.stats import rankdata
+import numpy.typing as npt
+from scipy.stats import rankdata, zscore
 
 from isotrope.types import Vector
+
+Floats: TypeAlias = npt.NDArray[np.floating[Any]]
 
 # Values that differ by less than this, relatively, differ by rounding only (float32).
 _CONSTANT = 1e-6
@@ -36,8 +41,17 @@ def standard_products(x: Vector, y: Vector) -> Vector:
     if _is_constant(x) or _is_constant(y):
         return np.zeros(len(x))
 
-    return np.asarray((x - x.mean()) / x.std() * ((y - y.mean()) / y.std()))
+    return np.asarray(zscore(x) * zscore(y))
 
 
 def _is_constant(values: Vector) -> bool:
     return float(np.ptp(values)) <= _CONSTANT * float(np.max(np.abs(values)))
+
+
+def ratios(numerators: Floats, denominators: Floats) -> Vector:
+    """Numerators (N,) over denominators (N,), in the precision of both; 0 where these are not
+    above 0.
+    """
+    quotients = np.zeros(len(numerators))
+    np.divide(numerators, denominators, out=quotients, where=denominators > 0)
+    return quotients

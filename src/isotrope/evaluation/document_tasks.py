@@ -25,10 +25,10 @@ from itertools import islice, pairwise
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import CountVectorizer
 
+from isotrope.evaluation.results import Indices
 from isotrope.evaluation.search import (
     CUTOFF,
     Search,
@@ -36,7 +36,7 @@ from isotrope.evaluation.search import (
     rank_search,
     reciprocal_rank,
 )
-from isotrope.evaluation.sets.retrieval_set import RetrievalSet
+from isotrope.evaluation.sets.retrieval_set import RetrievalSet, membership
 from isotrope.evaluation.significance import Comparison, compare_documents
 from isotrope.evaluation.similarity import DECIMALS
 from isotrope.text.corpus import Document
@@ -72,8 +72,6 @@ SHARE = "share of the other answers behind the right one"
 
 _MARKS = " \t.:;,!?…-–—|"  # between a title and the text
 
-Indices = npt.NDArray[np.int64]
-
 
 @dataclass(frozen=True, slots=True)
 class DocumentTask:
@@ -103,9 +101,7 @@ class DocumentTask:
     @property
     def grades(self) -> csr_array:
         """(Q, M): 1 at each query's answer."""
-        rows = np.arange(len(self.queries))
-        shape = len(self.queries), self.size
-        return csr_array((np.ones(len(rows)), (rows, self.answers)), shape=shape)
+        return membership(self.answers, self.size)
 
     def as_retrieval_set(self) -> RetrievalSet:
         """The queries, and what each should find."""
@@ -147,9 +143,11 @@ class DocumentTask:
 
     def _shares_behind(self, search: Search) -> Vector:
         """The share of the other texts that come behind each query's answer (Q,)."""
-        scores = np.round(np.asarray(search(slice(None)), dtype=np.float64), DECIMALS)  # (Q, M)
+        scores = np.asarray(search(slice(None)), dtype=np.float64)  # (Q, M)
+        scores = scores.round(DECIMALS)
         right = np.take_along_axis(scores, self.answers[:, None], axis=1)
-        return np.asarray((scores < right).sum(axis=1) / max(1, self.size - 1))
+        behind = (scores < right).sum(axis=1)
+        return np.asarray(behind / max(1, self.size - 1))
 
 
 class DocumentTasks(NamedTuple):
@@ -169,13 +167,15 @@ class _Parts:
     answer: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """A kind of task: its name, what a document must have for it, and the parts of each (N,)."""
-
-    name: str
-    need: str
-    parts: list[_Parts | None]
+# What a document must have for each kind of task.
+_NEEDS = {
+    TITLE: "a title of their own",
+    HALVES: "two different halves",
+    HALVES_OF_SHORT: "two different halves",
+    SCATTERED: "two different halves of their words",
+    SPANS: "a span of their own",
+    NEIGHBOURS: "two paragraphs that follow each other",
+}
 
 
 def make_document_tasks(
@@ -206,15 +206,17 @@ def make_document_tasks(
     texts = [bodies[row] for row in rows]
     are_brief = 2 * sum(_word_count(text) < FEW_TO_FIND for text in texts) >= len(texts) > 0
 
-    tasks, told = [], []
-    for kind in _kinds(chosen, texts, are_brief, seed):
-        parts = _unambiguous(kind.parts)
-        if len(parts) < fewest:
-            count = f"{len(parts):,} of {len(chosen):,} documents"
-            told.append(f"{kind.name}: left out, {count} have {kind.need}, {fewest} are needed")
-            continue
-        told.append(f"{kind.name}: {len(parts):,} documents")
-        tasks.append(_task_of(kind.name, parts, are_brief and kind.name != TITLE))
+    tasks = []
+    told = []
+    for name, all_parts in _parts_by_kind(chosen, texts, are_brief, seed).items():
+        parts = _unambiguous(all_parts)
+        count = f"{len(parts):,}"
+        if len(parts) >= fewest:
+            told.append(f"{name}: {count} documents")
+            tasks.append(_task_of(name, parts, are_brief and name != TITLE))
+        else:
+            count += f" of {len(chosen):,} documents have {_NEEDS[name]}"
+            told.append(f"{name}: left out, {count}, {fewest} are needed")
 
     if are_brief and any(task.name != TITLE for task in tasks):
         told.append(f"most documents are short: without titles, a score is the {SHARE}")
@@ -223,32 +225,23 @@ def make_document_tasks(
     return DocumentTasks(tasks, told)
 
 
-def _kinds(
+def _parts_by_kind(
     documents: Sequence[Document], texts: Sequence[str], are_brief: bool, seed: int
-) -> list[_Kind]:
-    """The kinds of searches that are made from documents (N,): each has, for each document, the
-    queries and the text that they should find, or None where the document has no such parts.
+) -> dict[str, list[_Parts | None]]:
+    """The parts of each document (N,), by the kind of task; None where it has no such parts.
 
     ``texts`` (N,) are what a model reads of the documents. Brief ones have no spans, so half of
     their words, drawn from all places, must find the other half.
     """
-    titles = [_title_parts(*pair) for pair in zip(documents, texts, strict=True)]
-    halves: list[_Parts | None] = [halves_of(text) for text in texts]
-    kinds = [
-        _Kind(TITLE, "a title of their own", titles),
-        _Kind(HALVES_OF_SHORT if are_brief else HALVES, "two different halves", halves),
-    ]
-
-    if are_brief:
-        scattered: list[_Parts | None] = [scattered_of(text, seed) for text in texts]
-        kinds.append(_Kind(SCATTERED, "two different halves of their words", scattered))
-    else:
-        spans: list[_Parts | None] = [spans_of(text, seed) for text in texts]
-        kinds.append(_Kind(SPANS, "a span of their own", spans))
-
-    neighbours = [_neighbours(document, seed) for document in documents]
-    kinds.append(_Kind(NEIGHBOURS, "two paragraphs that follow each other", neighbours))
-    return kinds
+    halves = HALVES_OF_SHORT if are_brief else HALVES
+    pieces = SCATTERED if are_brief else SPANS
+    pieces_of = scattered_of if are_brief else spans_of
+    return {
+        TITLE: [_title_parts(*pair) for pair in zip(documents, texts, strict=True)],
+        halves: [halves_of(text) for text in texts],
+        pieces: [pieces_of(text, seed) for text in texts],
+        NEIGHBOURS: [_neighbours(document, seed) for document in documents],
+    }
 
 
 def _task_of(name: str, parts: dict[int, _Parts], all_places: bool) -> DocumentTask:
@@ -273,11 +266,11 @@ def _left_out(total: int, chosen: int, too_short: int, shortest: int, most: int)
         f"they have fewer than {shortest} words": too_short,
         why: total - too_short - chosen,
     }
-    return [
-        f"{count:,} of {total:,} documents are in no task: {reason}"
-        for reason, count in counts.items()
-        if count
-    ]
+    lines = []
+    for reason, count in counts.items():
+        if count:
+            lines.append(f"{count:,} of {total:,} documents are in no task: {reason}")
+    return lines
 
 
 def tasks_of_texts(texts: Sequence[str], fewest: int = FEWEST_TEXTS) -> list[DocumentTask]:
@@ -311,9 +304,11 @@ def _body(document: Document) -> str:
     text = " ".join(" ".join(document.paragraphs).split())
     title = _title(document)
 
-    follows = text[len(title) : len(title) + 1]
-    if title and text[: len(title)].casefold() == title.casefold() and not follows.isalnum():
-        text = text[len(title) :].lstrip(_MARKS)
+    begin = text[: len(title)]
+    rest = text[len(title) :]
+    is_title = begin.casefold() == title.casefold() and not rest[:1].isalnum()
+    if title and is_title:
+        text = rest.lstrip(_MARKS)
 
     words, between = words_of(text)
     return between.join(words[:WORDS_USED])
@@ -335,18 +330,16 @@ def _title_parts(document: Document, text: str) -> _Parts | None:
 
 def _neighbours(document: Document, seed: int) -> _Parts | None:
     """Two paragraphs that follow each other, at a drawn place."""
-    paragraphs = document.paragraphs
-    pairs = [
-        pair
-        for pair in pairwise(paragraphs)
-        if all(_word_count(paragraph) >= SHORTEST_PARAGRAPH for paragraph in pair)
-    ]
+    pairs = []
+    for first, second in pairwise(document.paragraphs):
+        if min(_word_count(first), _word_count(second)) >= SHORTEST_PARAGRAPH:
+            pairs.append((first, second))
     if not pairs:
         return None
 
-    place = int(_generator(" ".join(paragraphs), seed).integers(len(pairs)))
-    first, second = pairs[place]
-    return _Parts([first], second)
+    generator = _generator(" ".join(document.paragraphs), seed)
+    query, answer = pairs[generator.integers(len(pairs))]
+    return _Parts([query], answer)
 
 
 def halves_of(text: str) -> _Parts:
@@ -361,18 +354,21 @@ def spans_of(text: str, seed: int) -> _Parts:
     least half of it.
     """
     words, between = words_of(text)
-    count = min(MOST_SPANS, max(1, len(words) // (2 * SPAN_WORDS)))
-    length = min(SPAN_WORDS, round(SPAN_SHARE * len(words)))
+    size = len(words)
+    count = min(MOST_SPANS, max(1, size // (2 * SPAN_WORDS)))
+    length = min(SPAN_WORDS, round(SPAN_SHARE * size))
     generator = _generator(text, seed)
 
     spans: list[str] = []
     rest: list[str] = []
     start = 0
     for part in range(1, count + 1):
-        end = part * len(words) // count
+        end = part * size // count
         begin = int(generator.integers(start, end - length + 1))
-        spans.append(between.join(words[begin : begin + length]))
-        rest += [*words[start:begin], *words[begin + length : end]]
+        behind = begin + length
+        spans.append(between.join(words[begin:behind]))
+        rest += words[start:begin]
+        rest += words[behind:end]
         start = end
     return _Parts(spans, between.join(rest))
 
@@ -381,30 +377,32 @@ def scattered_of(text: str, seed: int) -> _Parts:
     """Half of the text's words, drawn, in their order; and the others."""
     words, between = words_of(text)
     order = _generator(text, seed).permutation(len(words))
-    drawn = np.sort(order[: len(words) // 2])
-    others = np.sort(order[len(words) // 2 :])
-    query = between.join(words[place] for place in drawn)
-    return _Parts([query], between.join(words[place] for place in others))
+    halves = []
+    for places in np.split(order, [len(words) // 2]):
+        half = [words[place] for place in np.sort(places)]
+        halves.append(between.join(half))
+    return _Parts(halves[:1], halves[1])
 
 
 def _unambiguous(parts: Sequence[_Parts | None]) -> dict[int, _Parts]:
     """By document, without queries and answers that occur again, and queries that are copied in
     their answer.
     """
-    by_document = {document: each for document, each in enumerate(parts) if each}
-    queries = Counter(q.casefold() for each in by_document.values() for q in each.queries)
-    answers = Counter(each.answer.casefold() for each in by_document.values())
-
-    def is_clear(query: str, answer: str) -> bool:
-        # A short query, such as "Python", may stand in many texts.
-        long_enough = _word_count(query) >= SHORTEST_PARAGRAPH
-        is_copied = long_enough and query.casefold() in answer.casefold()
-        is_unique = queries[query.casefold()] == answers[answer.casefold()] == 1
-        return is_unique and not is_copied
+    all_parts = [each for each in parts if each]
+    queries = Counter(query.casefold() for each in all_parts for query in each.queries)
+    answers = Counter(each.answer.casefold() for each in all_parts)
 
     clear = {}
-    for document, each in by_document.items():
-        clear_queries = [query for query in each.queries if is_clear(query, each.answer)]
+    for document, each in enumerate(parts):
+        if each is None or answers[each.answer.casefold()] > 1:
+            continue
+        clear_queries = []
+        for query in each.queries:
+            # A short query, such as "Python", may stand in many texts.
+            is_long = _word_count(query) >= SHORTEST_PARAGRAPH
+            is_copied = is_long and query.casefold() in each.answer.casefold()
+            if queries[query.casefold()] == 1 and not is_copied:
+                clear_queries.append(query)
         if clear_queries:
             clear[document] = _Parts(clear_queries, each.answer)
     return clear
@@ -420,11 +418,11 @@ def distinct_rows(texts: Sequence[str], most: int, shortest: int) -> list[int]:
         return []
 
     is_near = _jaccard(candidates) >= NEAR_DUPLICATE  # (N, N)
-    rows: list[int] = []
-    for row in range(len(candidates)):
-        if len(rows) < most and not is_near[row, rows].any():
-            rows.append(row)
-    return [texts.index(candidates[row]) for row in rows]
+    distinct: list[int] = []
+    for number in range(len(candidates)):
+        if not is_near[number, distinct].any():
+            distinct.append(number)
+    return [texts.index(candidates[number]) for number in distinct[:most]]
 
 
 def _jaccard(texts: Sequence[str]) -> Matrix:

@@ -68,15 +68,14 @@ def embed_texts(
     with limit_length(model, length), limit_length(reader, length):
         if query_model is None and not has_roles(model):
             texts = list(dict.fromkeys([*queries, *documents]))
-            vectors = vectors_of(model, texts, batch_size=32)
-            return Embeddings(texts, vectors, similarity=similarity)
+            all_vectors = vectors_of(model, texts, batch_size=32)
+            return Embeddings(texts, all_vectors, similarity=similarity)
 
         query_embeddings = None
         if queries:
-            query_embeddings = Embeddings(
-                queries, vectors_of(reader, queries, batch_size=32, role="query")
-            )
-        if not documents:
-            return Embeddings([], np.empty((0, 1)), query_embeddings, similarity)
-        vectors = vectors_of(model, documents, batch_size=32, role="document")
+            query_vectors = vectors_of(reader, queries, batch_size=32, role="query")
+            query_embeddings = Embeddings(queries, query_vectors)
+        vectors: Vectors = np.empty((0, 1))
+        if documents:
+            vectors = vectors_of(model, documents, batch_size=32, role="document")
         return Embeddings(documents, vectors, query_embeddings, similarity)

@@ -17,12 +17,11 @@ import torch
 from scipy.special import entr
 
 from isotrope.errors import UserError
-from isotrope.evaluation.embed import Embeddings
-from isotrope.evaluation.sets.graded_pairs import GradedPairs
+from isotrope.evaluation.results import Indices, Result
+from isotrope.evaluation.sets.graded_pairs import GradedPairs, embed_pairs
 from isotrope.types import Encoder, Matrix, Vector
 
 VectorsLike = npt.ArrayLike | torch.Tensor
-Indices = npt.NDArray[np.int64]
 
 # of the scale: STS-B pairs with a score above 4 of 5 are positives (Gao et al., 2021)
 POSITIVE_ABOVE = 0.8
@@ -61,10 +60,9 @@ def disturbance(z: VectorsLike, whitened: VectorsLike) -> float:
     """‖ε‖ / ‖Z‖ for features Z and whitened features Z + ε (N, D), both centred: WhitenedCSE Eq.
     11, ε = (W − 1) Z.
     """
-    before = _centred(np.asarray(z, dtype=np.float64))
-    after = _centred(np.asarray(whitened, dtype=np.float64))
-    change = np.linalg.norm(after - before)  # ‖ε‖
-    return float(change / np.linalg.norm(before))
+    before = _centred(z)
+    change = _centred(whitened) - before  # ε
+    return float(np.linalg.norm(change) / np.linalg.norm(before))
 
 
 def uniformity(x: VectorsLike) -> float:
@@ -98,7 +96,7 @@ def mean_cosine(x: VectorsLike) -> float:
     return float(twice_the_sum / (count * (count - 1)))
 
 
-def pair_geometry(encoder: Encoder, pairs: GradedPairs) -> dict[str, Any]:
+def pair_geometry(encoder: Encoder, pairs: GradedPairs) -> Result:
     """The geometry of an encoder on any scored pairs (`read_pairs`), ready for JSON.
 
     "alignment" is that of the "positives", the pairs with a score above four fifths of the scale;
@@ -106,12 +104,20 @@ def pair_geometry(encoder: Encoder, pairs: GradedPairs) -> dict[str, Any]:
     taken over the distinct "sentences": "effective_rank" and "spectrum" are those of the
     covariance of their unit vectors, the spectrum as shares, largest first.
     """
-    embeddings = Embeddings.of(encoder, pairs.texts)
+    embeddings = embed_pairs(encoder, [pairs])
     vectors = embeddings.vectors  # (S, D) of the distinct sentences
     shares = variance_shares(unit(vectors))
-    positives = pairs.rows(_positive_rows(pairs.gold))
+
+    low, high = gold_scale(pairs.gold)
+    is_positive = pairs.gold > low + POSITIVE_ABOVE * (high - low)
+    positives = pairs.rows(np.flatnonzero(is_positive))
+    aligned = None
+    if len(positives):
+        first = embeddings.encode(positives.first)
+        aligned = alignment(first, embeddings.encode(positives.second))
+
     return {
-        "alignment": _alignment_of_pairs(positives, embeddings),
+        "alignment": aligned,
         "uniformity": uniformity(vectors),
         "mean_cosine": mean_cosine(vectors),
         "iso_score": iso_score(vectors),
@@ -121,22 +127,6 @@ def pair_geometry(encoder: Encoder, pairs: GradedPairs) -> dict[str, Any]:
         "bands": cosine_bands(pairs.gold, pairs.similarities(embeddings)),
         "spectrum": shares.tolist(),
     }
-
-
-def _positive_rows(gold: Vector) -> Indices:
-    """The rows of the pairs with a score above four fifths of the scale."""
-    low, high = gold_scale(gold)
-    threshold = low + POSITIVE_ABOVE * (high - low)
-    return np.flatnonzero(gold > threshold)
-
-
-def _alignment_of_pairs(pairs: GradedPairs, embeddings: Embeddings) -> float | None:
-    """Alignment of both sides of the pairs; None without pairs."""
-    if not len(pairs):
-        return None
-    first = embeddings.encode(pairs.first)
-    second = embeddings.encode(pairs.second)
-    return alignment(first, second)
 
 
 def cosine_bands(gold: Vector, cosines: Vector) -> list[dict[str, Any]]:
@@ -153,7 +143,8 @@ def cosine_bands(gold: Vector, cosines: Vector) -> list[dict[str, Any]]:
         if len(values):
             band["mean"] = float(values.mean())
             band["sd"] = float(values.std())
-            band["quantiles"] = {str(q): float(np.quantile(values, q)) for q in QUANTILES}
+            quantiles = np.quantile(values, QUANTILES).tolist()
+            band["quantiles"] = dict(zip(map(str, QUANTILES), quantiles, strict=True))
         bands.append(band)
     return bands
 
@@ -162,13 +153,13 @@ def gold_scale(gold: Vector) -> tuple[float, float]:
     """The scale that scores (N,) seem to be on: 0–1, 0–5, or from the lowest (0 if none is
     below) to the highest.
     """
-    low = min(0.0, float(gold.min()))
+    low = float(gold.min())
     high = float(gold.max())
     if low < 0:
         return low, high
     if high <= 1:
-        return low, 1.0
-    return low, max(5.0, high)
+        return 0.0, 1.0
+    return 0.0, max(5.0, high)
 
 
 def gold_bands(gold: Vector) -> list[tuple[str, Indices]]:
@@ -180,11 +171,14 @@ def gold_bands(gold: Vector) -> list[tuple[str, Indices]]:
 
     # Rounded, so that a score of 0.6 is on the edge 0.6, not below it.
     edges = np.linspace(low, high, BANDS + 1).round(12)
-    bands = np.searchsorted(edges, gold, side="right") - 1
-    bands = np.clip(bands, 0, BANDS - 1)  # (N,)
+    places = np.searchsorted(edges, gold, side="right")
+    band_of = np.clip(places - 1, 0, BANDS - 1)  # (N,)
 
-    labels = [f"{lower:.3g}–{upper:.3g}" for lower, upper in pairwise(edges)]
-    return [(label, np.flatnonzero(bands == band)) for band, label in enumerate(labels)]
+    bands = []
+    for band, (lower, upper) in enumerate(pairwise(edges)):
+        label = f"{lower:.3g}–{upper:.3g}"
+        bands.append((label, np.flatnonzero(band_of == band)))
+    return bands
 
 
 def by_gold_band(
@@ -243,7 +237,8 @@ def iso_score(rows: npt.ArrayLike) -> float:
     return float((participation - 1) / (vectors.shape[1] - 1))
 
 
-def _centred(rows: Matrix) -> Matrix:
+def _centred(x: VectorsLike) -> Matrix:
+    rows = np.asarray(x, dtype=np.float64)
     return np.asarray(rows - rows.mean(axis=0))
 
 

@@ -18,6 +18,7 @@ from isotrope.encoder.embed import Vectors, vectors_of
 from isotrope.encoder.prompts import NO_PROMPTS, ByRole, Prompts, Role, has_roles
 from isotrope.errors import UserError
 from isotrope.evaluation.ranking import lists_to_rank
+from isotrope.evaluation.results import Results
 from isotrope.evaluation.sets.files import data_checksum, data_folder
 from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.evaluation.sets.labels import Labels, texts_of
@@ -57,7 +58,7 @@ class PlannedEvaluation:
         """The suite as tables name it."""
         return self.suite if isinstance(self.data, Path) else self.suite + OWN_DATA
 
-    def result(self, encoder: Encoder, model: Mapping[str, object] | None) -> dict[str, Any]:
+    def result(self, encoder: Encoder, model: Mapping[str, object] | None) -> Results:
         """Task -> result. ``model`` says all that decides the vectors, so that the cache may know;
         None: it may not.
         """
@@ -99,23 +100,22 @@ def plan_evaluations(
     tasks_of = {
         suite: checked_tasks(suite, task_names, setting) for suite, setting in settings.items()
     }
-    _check_labels(labels, [*settings, SEARCH], None if suites else tasks)
+    suites_of_labels = list(dict.fromkeys([*settings, SEARCH]))
+    _check_labels(labels, suites_of_labels, None if suites else tasks)
 
     evaluations = []
     if not labels or (suites and data is not None):
         folder = data_folder(data)
-        checksum = cache(partial(data_checksum, folder))
+        checksum_of = cache(partial(data_checksum, folder))
         for suite, setting in settings.items():
-            folders = SUITES[suite].folders
-            evaluations.append(
-                PlannedEvaluation(suite, folder, checksum(folders), tasks_of[suite], setting)
-            )
+            checksum = checksum_of(SUITES[suite].folders)
+            evaluations.append(PlannedEvaluation(suite, folder, checksum, tasks_of[suite], setting))
 
     checksums = [label_set.checksum() for label_set in labels]
-    for suite in dict.fromkeys([*settings, SEARCH]):
-        for label_set, own_checksum in zip(labels, checksums, strict=True):
+    for suite in suites_of_labels:
+        for label_set, checksum in zip(labels, checksums, strict=True):
             if takes_labels(suite, label_set):
-                evaluations.append(PlannedEvaluation(suite, label_set, own_checksum))
+                evaluations.append(PlannedEvaluation(suite, label_set, checksum))
     return evaluations
 
 
@@ -136,13 +136,14 @@ def _check_labels(labels: Sequence[Labels], suites: Sequence[str], tasks: str | 
         check_takes(suites, label_set, tasks)
         if isinstance(label_set, GradedPairs) and "ranking" in suites:
             lists_to_rank(label_set.name, [label_set])
-        if (type(label_set), label_set.name) in names:
+        name = (type(label_set), label_set.name)
+        if name in names:
             raise UserError(
                 f"two of the given labels are called {label_set.name!r}",
                 "rename one, or results mix",
                 code="equal-names",
             )
-        names.add((type(label_set), label_set.name))
+        names.add(name)
 
 
 class RememberingEncoder(ByRole):
@@ -233,20 +234,27 @@ def evaluate_models(
     for name in models:
         check_name(name, prompts)
 
+    own_texts: list[str] = []
+    for evaluation in evaluations:
+        if not isinstance(evaluation.data, Path):
+            own_texts += texts_of(evaluation.data)
+
     results: dict[str, dict[str, Any]] = {}
     done = 0
     for name in models:
         opened = open_encoder(name, pooling, prompts)
         encoder: Encoder = opened
-        model_key: dict[str, object] | None = None
+        notes = [_prompts_note(name, opened, evaluations, prompts)]
+        model_key = None
         if isinstance(opened, SentenceTransformer):  # others are fitted on what they encode
-            _say_of_unknown_texts(opened, evaluations, say)
+            notes.insert(0, unknown_warning(opened, own_texts))
             checksum = model_checksum(opened)
             model_key = {"model": checksum}
             encoder = RememberingEncoder(opened, begins, f"{checksum}-{code_checksum()}", say)
-        _say_of_prompts(name, opened, evaluations, prompts, say)
+        for note in filter(None, notes):
+            say(note)
 
-        by_suite: dict[str, Any] = defaultdict(dict)
+        by_suite: dict[str, Results] = defaultdict(dict)
         for evaluation in evaluations:
             progress(done, f"{name}: {evaluation.title}")
             by_suite[evaluation.title] |= evaluation.result(encoder, model_key)
@@ -266,36 +274,17 @@ def _check_prompts(prompts: Prompts, evaluations: Sequence[PlannedEvaluation]) -
         )
 
 
-def _say_of_unknown_texts(
-    model: SentenceTransformer,
-    evaluations: Sequence[PlannedEvaluation],
-    say: Callable[[str], None],
-) -> None:
-    """Tell if the model does not know the letters of the user's texts."""
-    texts: list[str] = []
-    for evaluation in evaluations:
-        if not isinstance(evaluation.data, Path):
-            texts += texts_of(evaluation.data)
-    warning = unknown_warning(model, texts)
-    if warning:
-        say(warning)
+def _prompts_note(
+    name: str, encoder: Encoder, evaluations: Sequence[PlannedEvaluation], prompts: Prompts
+) -> str:
+    """A warning of a model's prompts that nothing uses; else "".
 
-
-def _say_of_prompts(
-    name: str,
-    encoder: Encoder,
-    evaluations: Sequence[PlannedEvaluation],
-    prompts: Prompts,
-    say: Callable[[str], None],
-) -> None:
-    """Tell of a model's prompts that nothing uses. A search uses those of queries and documents."""
-    are_searches = [evaluation.suite == SEARCH for evaluation in evaluations]
-    searches_use_them = any(are_searches) and has_roles(encoder)
-    if searches_use_them and all(are_searches):
-        return
-    note = prompts.note(encoder, name, " outside searches" if searches_use_them else "")
-    if note:
-        say(note)
+    A search uses those of queries and documents.
+    """
+    suites = {evaluation.suite for evaluation in evaluations}
+    if SEARCH not in suites or not has_roles(encoder):
+        return prompts.note(encoder, name)
+    return prompts.note(encoder, name, " outside searches") if len(suites) > 1 else ""
 
 
 @cache

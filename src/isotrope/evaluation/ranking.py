@@ -8,8 +8,10 @@ https://doi.org/10.1145/582415.582418) compare the order of the cosines with the
 scores. A task's number is the mean over its lists.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -19,12 +21,14 @@ from sklearn.metrics import ndcg_score
 from isotrope.encoder.embed import search_vectors
 from isotrope.errors import UserError, nearest
 from isotrope.evaluation.embed import Embeddings
-from isotrope.evaluation.sets.graded_pairs import GradedPairs
+from isotrope.evaluation.results import Result, Results
+from isotrope.evaluation.sets.graded_pairs import GradedPairs, embed_pairs
 from isotrope.evaluation.similarity import similarities, similarity_of
 from isotrope.types import Encoder, Vector
 
 Tau = Literal["a", "b", "c"]
 Gain = Literal["linear", "exponential"]
+_Score = tuple[str, float]  # a sentence with people's score
 
 # Table 1's lists join pairs from the train and test files of SICK: "all" reads every split of STS-B
 # and SICK-R.
@@ -59,7 +63,7 @@ def rank_sets(
     encoder: Encoder,
     sets: Mapping[str, Iterable[GradedPairs]],
     choices: RankingChoices = RankingChoices(),
-) -> dict[str, Any]:
+) -> Results:
     """Rank every list of any sets of pairs (`read_pairs`); every distinct sentence is encoded once
     over all sets.
 
@@ -70,37 +74,35 @@ def rank_sets(
     Raises UserError if a set has no list with an order, or a score is negative.
     """
     lists = {name: lists_to_rank(name, pairs, choices) for name, pairs in sets.items()}
-    texts: list[str] = []
-    for set_lists in lists.values():
-        for ranking_list in set_lists:
-            texts += ranking_list.texts
-    embeddings = Embeddings.of(encoder, texts)
+    embeddings = embed_pairs(encoder, chain(*lists.values()))
     return {name: _rank_lists(pairs, embeddings, choices) for name, pairs in lists.items()}
 
 
 def _rank_lists(
     lists: Sequence[GradedPairs], embeddings: Embeddings, choices: RankingChoices
-) -> dict[str, Any]:
+) -> Result:
     """`rank_sets` of one set."""
-    with_order = [ranking_list for ranking_list in lists if _has_order(ranking_list)]
-    scored = lists if choices.constant == "zero" else with_order
-
+    constant = 0
+    pair_count = 0
     taus = []
     gains = []
-    for ranking_list in scored:
+    for ranking_list in lists:
+        has_order = _has_order(ranking_list)
+        constant += not has_order
+        if not has_order and choices.constant == "skip":
+            continue
+        gold = ranking_list.gold
         cosines = ranking_list.similarities(embeddings)
-        taus.append(kendall(cosines, ranking_list.gold, choices.tau))
-        gain = 0.0
-        if _has_order(ranking_list):
-            gain = ndcg_of(cosines, ranking_list.gold, choices.gain, choices.at)
-        gains.append(gain)
+        pair_count += len(gold)
+        taus.append(kendall(cosines, gold, choices.tau))
+        gains.append(ndcg_of(cosines, gold, choices.gain, choices.at) if has_order else 0.0)
 
     return {
         "kendall": float(np.mean(taus)),
         "ndcg": float(np.mean(gains)),
-        "lists": len(scored),
-        "pairs": sum(len(ranking_list) for ranking_list in scored),
-        "constant": len(lists) - len(with_order),
+        "lists": len(taus),
+        "pairs": pair_count,
+        "constant": constant,
         "choices": asdict(choices),
         "per_list": {"kendall": taus, "ndcg": gains},
     }
@@ -141,34 +143,38 @@ def ranking_lists(
     """What there is to rank, in order of first occurrence: a list is the pairs of one query, which
     is their name.
     """
-    scores_of: dict[str, list[tuple[str, float]]] = {}  # query -> (sentence, gold score)
+    scores_of = defaultdict[str, list[_Score]](list)  # query -> what it was compared with
     for pairs in sets:
         for first, second, gold in zip(pairs.first, pairs.second, pairs.gold.tolist(), strict=True):
             if choices.side != "second":
-                scores_of.setdefault(first, []).append((second, gold))
+                scores_of[first].append((second, gold))
 
             # A sentence with itself is one pair.
-            is_second_a_query = choices.side == "either" and first != second
-            if choices.side == "second" or is_second_a_query:
-                scores_of.setdefault(second, []).append((first, gold))
+            is_same = choices.side == "either" and first == second
+            if choices.side != "first" and not is_same:
+                scores_of[second].append((first, gold))
 
     lists = []
     for query, scores in scores_of.items():
         if choices.duplicates == "mean":
             scores = _mean_scores(scores)
         if len(scores) > choices.more_than:
-            sentences = [sentence for sentence, _ in scores]
-            gold_scores = np.array([gold for _, gold in scores])
-            lists.append(GradedPairs(query, [query] * len(scores), sentences, gold_scores))
+            sentences, gold_scores = zip(*scores, strict=True)
+            queries = [query] * len(scores)
+            lists.append(GradedPairs(query, queries, list(sentences), np.array(gold_scores)))
     return lists
 
 
-def _mean_scores(scores: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
+def _mean_scores(scores: Sequence[_Score]) -> list[_Score]:
     """Each sentence once, with the mean of its scores."""
-    scores_of: dict[str, list[float]] = {}
+    scores_of = defaultdict[str, list[float]](list)
     for sentence, gold in scores:
-        scores_of.setdefault(sentence, []).append(gold)
-    return [(sentence, float(np.mean(golds))) for sentence, golds in scores_of.items()]
+        scores_of[sentence].append(gold)
+
+    means = []
+    for sentence, golds in scores_of.items():
+        means.append((sentence, float(np.mean(golds))))
+    return means
 
 
 def kendall(scores: Vector, gold: Vector, tau: Tau = "b") -> float:
@@ -181,9 +187,9 @@ def kendall(scores: Vector, gold: Vector, tau: Tau = "b") -> float:
         coefficient = float(kendalltau(scores, gold, variant=tau).statistic)
         return 0.0 if np.isnan(coefficient) else coefficient
 
-    pairs = np.triu_indices(len(gold), 1)
-    signs = np.sign(scores[:, None] - scores)[pairs]  # (n (n − 1) / 2,)
-    gold_signs = np.sign(gold[:, None] - gold)[pairs]
+    first, second = np.triu_indices(len(gold), 1)
+    signs = np.sign(scores[first] - scores[second])  # (n (n − 1) / 2,)
+    gold_signs = np.sign(gold[first] - gold[second])
     return float(signs @ gold_signs) / len(signs)
 
 

@@ -3,16 +3,14 @@
 The measures and the order of ties are those of `isotrope.evaluation.search`.
 """
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 from sklearn.cluster import KMeans
 from sklearn.metrics import v_measure_score
 from sklearn.preprocessing import normalize
 
 from isotrope.console.progress import tell
 from isotrope.encoder.embed import Vectors, search_vectors
+from isotrope.evaluation.results import Indices, Result
 from isotrope.evaluation.search import (
     CUTOFF,
     RECALLS,
@@ -29,7 +27,7 @@ from isotrope.types import Encoder, Vector
 CLUSTERINGS = 5  # k-means depends on where it starts
 
 
-def evaluate_retrieval(encoder: Encoder, searches: RetrievalSet) -> dict[str, Any]:
+def evaluate_retrieval(encoder: Encoder, searches: RetrievalSet) -> Result:
     """Means over queries of "ndcg@10", "mrr@10", "recall@10", "recall@100", as fractions, and the
     numbers of texts.
 
@@ -40,7 +38,7 @@ def evaluate_retrieval(encoder: Encoder, searches: RetrievalSet) -> dict[str, An
     """
     queries, corpus = search_vectors(encoder, searches.queries, searches.corpus)  # (Q, D), (M, D)
     measures = per_query(queries, corpus, searches, similarity_of(encoder))
-    result: dict[str, Any] = {name: float(values.mean()) for name, values in measures.items()}
+    result: Result = {name: float(values.mean()) for name, values in measures.items()}
 
     if searches.labels is not None:
         tell("clustering")
@@ -74,7 +72,7 @@ def per_query(
     return {name: values[answerable] for name, values in measures.items()}
 
 
-def v_measures(vectors: Vectors, classes: npt.NDArray[np.int64]) -> Vector:
+def v_measures(vectors: Vectors, classes: Indices) -> Vector:
     """V-measure of k-means on unit rows (N, D) with as many clusters as there are classes (N,):
     (5,), as fractions.
 

@@ -21,6 +21,8 @@ from scipy.sparse import csr_array
 
 from isotrope.console.progress import tell
 from isotrope.encoder.embed import Vectors, search_vectors
+from isotrope.evaluation.correlation import ratios
+from isotrope.evaluation.results import Indices
 from isotrope.evaluation.similarity import DECIMALS, Similarity, similarities, similarity_of
 from isotrope.types import Encoder, Vector
 
@@ -30,7 +32,6 @@ LIST_LENGTH = 100  # documents a query ranks: with 400, a learned map was no bet
 
 _BLOCK = 8_000_000  # scores at a time: some 200 MB, whatever the size of the corpus
 
-Indices = npt.NDArray[np.int64]
 ScoreBlock: TypeAlias = npt.NDArray[np.floating[Any]]  # (B, M) of M documents for B queries
 Search: TypeAlias = Callable[[slice], ScoreBlock]  # some queries -> their scores
 
@@ -87,11 +88,8 @@ def rank_search(
             _leave_out(scores, own_documents[rows])
         blocks.append(_rank_block(scores, grades[rows], depth))
 
-    return RankedGrades(
-        np.concatenate([block.grades for block in blocks]),
-        np.concatenate([block.ideal for block in blocks]),
-        np.concatenate([block.relevant for block in blocks]),
-    )
+    # One array of each field, from the blocks.
+    return RankedGrades(*map(np.concatenate, zip(*blocks, strict=True)))
 
 
 def _query_blocks(query_count: int, corpus_size: int) -> Iterator[slice]:
@@ -114,13 +112,12 @@ def _rank_block(scores: ScoreBlock, grades: csr_array, depth: int) -> RankedGrad
     # Below the last decimal, grades order what scores do not: the best come last.
     highest_grade = max(1.0, float(all_grades.max()))
     tie = 0.1 * 10.0**-DECIMALS / highest_grade
-    rounded = torch.from_numpy(scores).round(decimals=DECIMALS)
-    order = rounded - tie * all_grades
+    order = torch.from_numpy(scores).round(decimals=DECIMALS)
+    order -= tie * all_grades
 
     best = order.topk(depth)
-    is_left_out = best.values.isinf()
     best_grades = all_grades.gather(1, best.indices)
-    best_grades = best_grades.masked_fill(is_left_out, 0.0)
+    best_grades[best.values.isinf()] = 0.0  # what is left out
     ideal = all_grades.topk(depth).values
     relevant = np.diff(grades.indptr).astype(np.int64)
     return RankedGrades(best_grades.numpy(), ideal.numpy(), relevant)
@@ -130,20 +127,17 @@ def ndcg_at(ranked: RankedGrades, k: int) -> Vector:
     """Discounted gain of the first k places over that of the best order (Q,); 0 if nothing is
     relevant.
     """
-    depth = min(k, ranked.grades.shape[1])
-    places = np.arange(1, depth + 1)
+    grades = ranked.grades[:, :k]
+    places = np.arange(grades.shape[1]) + 1
     discount = 1 / np.log2(places + 1)
-    gained = ranked.grades[:, :k] @ discount
     possible = ranked.ideal[:, :k] @ discount
-    shares = np.zeros(len(gained))
-    np.divide(gained, possible, out=shares, where=possible > 0)
-    return shares
+    return ratios(grades @ discount, possible)
 
 
 def reciprocal_rank(ranked: RankedGrades, k: int) -> Vector:
     """1 / place of the first relevant text (Q,); 0 beyond place k."""
     is_hit = ranked.grades[:, :k] > 0
-    first_place = 1 + is_hit.argmax(axis=1)
+    first_place = is_hit.argmax(axis=1) + 1
     return np.where(is_hit.any(axis=1), 1 / first_place, 0.0)
 
 
@@ -196,14 +190,12 @@ def ranked_lists(
     search = search_with(searches, weights)
     list_length = min(list_length, document_count - 1)
 
-    documents = []
-    document_scores = []
+    blocks = []
     for rows in _query_blocks(len(own_documents), document_count):
         scores = search(rows)  # (B, M)
         _leave_out(scores, own_documents[rows])
         order = np.argpartition(-scores, list_length - 1, axis=1)
         best = order[:, :list_length]
         best_scores = np.take_along_axis(scores, best, axis=1)
-        documents.append(best)
-        document_scores.append(best_scores)
-    return RankedLists(np.concatenate(documents), np.concatenate(document_scores))
+        blocks.append((best, best_scores))
+    return RankedLists(*map(np.concatenate, zip(*blocks, strict=True)))

@@ -24,24 +24,25 @@ https://aclanthology.org/W04-3250.
 """
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import sqrt
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 from scipy import stats
 
 from isotrope.errors import UserError
+from isotrope.evaluation.correlation import ratios
+from isotrope.evaluation.results import Indices
 from isotrope.types import Matrix, Vector
 
 Significance = Literal["better", "worse", "not significant", "not tested"]
-Indices = npt.NDArray[np.int64]
 
 # A task's cases: numbers whose mean is the score (N,), or gold scores and cosines (N,), (N,),
 # judged by Spearman.
 Cases: TypeAlias = Vector | tuple[Vector, Vector]
+TaskCases: TypeAlias = Mapping[str, Cases]  # task -> its cases
 
 LEVEL = 0.95  # of intervals, two-sided
 FEWEST_DOCUMENTS = 10  # documents or queries: with fewer, nothing is tested
@@ -76,7 +77,7 @@ class Comparison:
 
 
 def compare(
-    before: Mapping[str, Cases], after: Mapping[str, Cases], resamples: int = 1000, seed: int = 0
+    before: TaskCases, after: TaskCases, resamples: int = 1000, seed: int = 0
 ) -> Comparison:
     """Test whether the score of ``after`` differs from that of ``before``; both are means over the
     tasks.
@@ -94,30 +95,40 @@ def compare(
         documents = _separate_documents(before)
         return compare_documents(before, after, documents)  # type: ignore[arg-type]
 
-    differences = []
+    task_differences = []
     per_task = {}
-    for task in before:
-        drawn = _differences(before[task], after[task], resamples, _generator(task, seed))  # (R,)
-        differences.append(drawn)
+    for task, cases in before.items():
+        differences = _differences(cases, after[task], resamples, _generator(task, seed))  # (R,)
+        task_differences.append(differences)
         per_task[task] = judged(
-            _score(before[task]),
+            _score(cases),
             _score(after[task]),
-            drawn,
-            cases=_count(before[task]),
+            differences,
+            cases=_count(cases),
             needed=FEWEST_PAIRS,
         )
 
+    mean_before, mean_after, fewest = _means(per_task)
     return judged(
-        _mean([task.before for task in per_task.values()]),
-        _mean([task.after for task in per_task.values()]),
-        np.mean(differences, axis=0),
+        mean_before,
+        mean_after,
+        np.mean(task_differences, axis=0),
         per_task,
-        cases=min(task.cases for task in per_task.values()),
+        cases=fewest,
         needed=FEWEST_PAIRS,
     )
 
 
-def _check_same_tasks(before: Mapping[str, Cases], after: Mapping[str, Cases]) -> None:
+def _means(per_task: Mapping[str, Comparison]) -> tuple[float, float, int]:
+    """The mean scores of both models over the tasks, and the fewest cases that a task has."""
+    tasks = per_task.values()
+    before = np.mean([task.before for task in tasks])
+    after = np.mean([task.after for task in tasks])
+    fewest = min(task.cases for task in tasks)
+    return float(before), float(after), fewest
+
+
+def _check_same_tasks(before: TaskCases, after: TaskCases) -> None:
     are_same = before.keys() == after.keys() and all(
         np.array_equal(_gold(before[task]), _gold(after[task])) for task in before
     )
@@ -157,38 +168,36 @@ def compare_documents(
         after: the same of the other model, on the same cases.
         documents: task -> the document that each case comes from (N,), over all tasks.
     """
-    per_task = {task: _compare_task(before[task], after[task], documents[task]) for task in before}
-
     size = 1 + max(int(ids.max()) for ids in documents.values())
     contributions = np.zeros(size)  # what each document adds to the difference of the means
-    has_changed = np.zeros(size, dtype=bool)
+    changed_ids: set[int] = set()
+    per_task = {}
     for task in before:
         ids = documents[task]
+        per_task[task] = _compare_task(before[task], after[task], ids)
         differences = after[task] - before[task]
         contributions += _contributions(differences, ids, size) / len(before)
-        has_changed[ids[differences != 0]] = True
+        changed_ids.update(ids[differences != 0])
 
+    mean_before, mean_after, fewest = _means(per_task)
     return _t_comparison(
-        _mean([task.before for task in per_task.values()]),
-        _mean([task.after for task in per_task.values()]),
+        mean_before,
+        mean_after,
         contributions,
-        cases=min(task.cases for task in per_task.values()),
-        changed=int(has_changed.sum()),
+        cases=fewest,
+        changed=len(changed_ids),
         per_task=per_task,
     )
 
 
-def _mean(numbers: Sequence[float]) -> float:
-    return float(np.mean(numbers))
-
-
-def _separate_documents(before: Mapping[str, Cases]) -> dict[str, Indices]:
+def _separate_documents(before: TaskCases) -> dict[str, Indices]:
     """A document for each case of each task, none of which is in two tasks."""
     documents = {}
     first = 0
     for task, cases in before.items():
-        documents[task] = first + np.arange(_count(cases))
-        first += _count(cases)
+        end = first + _count(cases)
+        documents[task] = np.arange(first, end)
+        first = end
     return documents
 
 
@@ -214,7 +223,8 @@ def _contributions(differences: Vector, documents: Indices, size: int) -> Vector
     sums = np.bincount(documents, differences, minlength=size)
     residuals = (sums - counts * differences.mean()) / len(differences)
     present = int(np.count_nonzero(counts))
-    return np.asarray(residuals * sqrt(present / max(1.0, present - 1)))
+    correction = sqrt(present / max(1, present - 1))
+    return np.asarray(residuals * correction)
 
 
 def _t_comparison(
@@ -241,9 +251,11 @@ def _t_comparison(
     elif difference:
         p = 0.0
 
-    verdict = _verdict(low, high, is_tested=cases >= FEWEST_DOCUMENTS)
-    if verdict != "not tested" and changed < FEWEST_CHANGED:
+    verdict = _verdict(low, high)
+    if changed < FEWEST_CHANGED:
         verdict = "not significant"
+    if cases < FEWEST_DOCUMENTS:
+        verdict = "not tested"
     return Comparison(
         before,
         after,
@@ -259,23 +271,21 @@ def _t_comparison(
     )
 
 
-def _verdict(low: float, high: float, is_tested: bool) -> Significance:
+def _verdict(low: float, high: float) -> Significance:
     """What the interval of a difference says."""
-    if not is_tested:
-        return "not tested"
     if low > 0:
         return "better"
     return "worse" if high < 0 else "not significant"
 
 
-def resample(measured: Mapping[str, Cases], resamples: int = 1000) -> dict[str, Vector]:
+def resample(measured: TaskCases, resamples: int = 1000) -> dict[str, Vector]:
     """One model's score on R resamples of each task's cases: task -> (R,).
 
     Which cases are drawn depends only on the task's name and size.
     """
     scores = {}
     for task, cases in measured.items():
-        scores[task] = _differences(None, cases, resamples, _generator(task, 0))
+        scores[task] = _differences(None, cases, resamples, _generator(task))
     return scores
 
 
@@ -300,9 +310,10 @@ def judged(
     With fewer ``cases`` than ``needed``, nothing is tested.
     """
     low, high = interval(drawn)  # by order statistics, so that interval and p always agree
-    at_most_zero = int(np.sum(drawn <= 0))
-    at_least_zero = int(np.sum(drawn >= 0))
-    p = min(1.0, 2 * (1 + min(at_most_zero, at_least_zero)) / (len(drawn) + 1))
+    at_most_zero = np.sum(drawn <= 0)
+    at_least_zero = np.sum(drawn >= 0)
+    tail = 1 + int(min(at_most_zero, at_least_zero))
+    p = min(1.0, 2 * tail / (len(drawn) + 1))
 
     return Comparison(
         before,
@@ -312,14 +323,14 @@ def judged(
         high,
         p,
         resamples=len(drawn),
-        verdict=_verdict(low, high, is_tested=cases >= needed),
+        verdict=_verdict(low, high) if cases >= needed else "not tested",
         per_task=per_task or {},
         cases=cases,
         needed=needed,
     )
 
 
-def _generator(task: str, seed: int) -> np.random.Generator:
+def _generator(task: str, seed: int = 0) -> np.random.Generator:
     return np.random.default_rng([seed, zlib.crc32(task.encode(errors="surrogateescape"))])
 
 
@@ -329,7 +340,7 @@ def _score(cases: Cases) -> float:
 
 
 def _count(cases: Cases) -> int:
-    return len(cases[0] if isinstance(cases, tuple) else cases)
+    return int(np.shape(cases)[-1])  # of (N,), or of two (N,)
 
 
 def _differences(
@@ -346,7 +357,8 @@ def _differences(
     step = max(1, _BLOCK // count)
     blocks = []
     for start in range(0, resamples, step):
-        picks = generator.integers(count, size=(min(step, resamples - start), count))
+        block_size = min(step, resamples - start)
+        picks = generator.integers(count, size=(block_size, count))
         times = _times_drawn(picks)
         scores = _scores(new, times)
         if old is not None:
@@ -384,9 +396,7 @@ def _scores(cases: Cases, times: Matrix) -> Vector:
         cosine_ranks.ranks[cosine_ranks.level_of],
     )
     deviations = np.sqrt(gold_ranks.square_sums * cosine_ranks.square_sums)
-    correlations = np.zeros(len(deviations))
-    np.divide(covariance, deviations, out=correlations, where=deviations > 0)
-    return correlations
+    return ratios(covariance, deviations)
 
 
 class _ResampledRanks(NamedTuple):

@@ -12,6 +12,7 @@ from sentence_transformers.util import SimilarityFunction
 from torch import Tensor
 
 from isotrope.encoder.embed import Vectors
+from isotrope.evaluation.correlation import ratios
 from isotrope.types import Matrix, Vector
 
 Similarity = Literal["cosine", "dot", "euclidean", "manhattan"]
@@ -49,10 +50,9 @@ def row_similarities(a: Vectors, b: Vectors, similarity: Similarity = "cosine") 
 
     first = np.asarray(a)
     second = np.asarray(b)
-    lengths = np.sqrt(_row_products(first, first)) * np.sqrt(_row_products(second, second))
-    cosines = np.zeros(len(first))
-    np.divide(_row_products(first, second), lengths, out=cosines, where=lengths > 0)
-    return cosines
+    first_lengths = np.sqrt(_row_products(first, first))
+    second_lengths = np.sqrt(_row_products(second, second))
+    return ratios(_row_products(first, second), first_lengths * second_lengths)
 
 
 def _row_products(a: Vectors, b: Vectors) -> Vectors:

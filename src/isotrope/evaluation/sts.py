@@ -11,21 +11,21 @@ Source: SentEval, Conneau and Kiela (2018), https://arxiv.org/abs/1803.05449; on
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from isotrope.evaluation.correlation import pearson, spearman
-from isotrope.evaluation.embed import Embeddings
-from isotrope.evaluation.sets.graded_pairs import GradedPairs
+from isotrope.evaluation.results import Result, Results
+from isotrope.evaluation.sets.graded_pairs import GradedPairs, embed_pairs
 from isotrope.evaluation.sets.senteval import SPLITS
 from isotrope.types import Encoder, Vector
 
-SimilaritySets = Mapping[str, Mapping[str, GradedPairs]]  # task → subset or split → pairs
+Subsets = Mapping[str, GradedPairs]  # subset or split of a task → pairs
+SimilaritySets = Mapping[str, Subsets]  # task → its subsets or splits
 Cosines = Mapping[str, Mapping[str, Vector]]  # the same with one cosine a pair
 
 
-def evaluate_sets(encoder: Encoder, sets: SimilaritySets) -> dict[str, Any]:
+def evaluate_sets(encoder: Encoder, sets: SimilaritySets) -> Results:
     """What `score` gives for each task, and "per_pair" with the "gold" and "cosine" of each pair of
     `main_pairs`.
     """
@@ -40,21 +40,17 @@ def pair_similarities(encoder: Encoder, sets: SimilaritySets) -> dict[str, dict[
     """Cosine of every pair of every set, (N,) each; every distinct sentence is encoded once over
     all sets.
     """
-    texts: list[str] = []
-    for subsets in sets.values():
-        for pairs in subsets.values():
-            texts += pairs.texts
-    embeddings = Embeddings.of(encoder, texts)
-
-    similarities: dict[str, dict[str, Vector]] = {}
+    all_pairs = [pairs for subsets in sets.values() for pairs in subsets.values()]
+    embeddings = embed_pairs(encoder, all_pairs)
+    similarities = {}
     for task, subsets in sets.items():
-        similarities[task] = {}
-        for name, pairs in subsets.items():
-            similarities[task][name] = pairs.similarities(embeddings)
+        similarities[task] = {
+            name: pairs.similarities(embeddings) for name, pairs in subsets.items()
+        }
     return similarities
 
 
-def score(sets: SimilaritySets, cosines: Cosines) -> dict[str, Any]:
+def score(sets: SimilaritySets, cosines: Cosines) -> Results:
     """Correlations of the cosines with the gold scores, as fractions.
 
     Gives, for each task, `["spearman"]` and `["pearson"]` (each with "all", "mean", "wmean", or the
@@ -62,6 +58,27 @@ def score(sets: SimilaritySets, cosines: Cosines) -> dict[str, Any]:
     the pairs scored.
     """
     return {task: _score_task(subsets, cosines[task]) for task, subsets in sets.items()}
+
+
+def _score_task(subsets: Subsets, cosines: Mapping[str, Vector]) -> Result:
+    """`score` of one task."""
+    by_subset = {name: _score_pairs(pairs, cosines[name]) for name, pairs in subsets.items()}
+    sizes = [len(pairs) for pairs in subsets.values()]
+    gold, all_cosines = _joined(subsets, cosines)
+    are_splits = set(subsets) <= set(SPLITS["STSBenchmark"])
+
+    result: Result = {"nsamples": sum(sizes), "subsets": by_subset}
+    for measure, correlate in (("spearman", spearman), ("pearson", pearson)):
+        scores = {name: subset[measure] for name, subset in by_subset.items()}
+        result[measure] = scores
+        if not are_splits:
+            values = list(scores.values())
+            result[measure] = {
+                "all": correlate(all_cosines, gold),
+                "mean": float(np.mean(values)),
+                "wmean": float(np.average(values, weights=sizes)),
+            }
+    return result
 
 
 def _score_pairs(pairs: GradedPairs, cosines: Vector) -> dict[str, float]:
@@ -73,28 +90,14 @@ def _score_pairs(pairs: GradedPairs, cosines: Vector) -> dict[str, float]:
     }
 
 
-def _score_task(
-    subsets: Mapping[str, GradedPairs], cosines: Mapping[str, Vector]
-) -> dict[str, Any]:
-    """`score` of one task."""
-    by_subset = {name: _score_pairs(pairs, cosines[name]) for name, pairs in subsets.items()}
-    sizes = [len(pairs) for pairs in subsets.values()]
-    all_cosines = np.concatenate([cosines[name] for name in subsets])
-    all_gold = np.concatenate([pairs.gold for pairs in subsets.values()])
-    are_splits = set(subsets) <= set(SPLITS["STSBenchmark"])
-
-    result: dict[str, Any] = {"nsamples": sum(sizes), "subsets": by_subset}
-    for measure, correlate in (("spearman", spearman), ("pearson", pearson)):
-        scores = [subset[measure] for subset in by_subset.values()]
-        if are_splits:
-            result[measure] = dict(zip(by_subset, scores, strict=True))
-        else:
-            result[measure] = {
-                "all": correlate(all_cosines, all_gold),
-                "mean": float(np.mean(scores)),
-                "wmean": float(np.average(scores, weights=sizes)),
-            }
-    return result
+def _joined(subsets: Subsets, cosines: Mapping[str, Vector]) -> tuple[Vector, Vector]:
+    """Gold scores and cosines (N,) of all subsets."""
+    gold = []
+    joined_cosines = []
+    for name, pairs in subsets.items():
+        gold.append(pairs.gold)
+        joined_cosines.append(cosines[name])
+    return np.concatenate(gold), np.concatenate(joined_cosines)
 
 
 def main_pairs(sets: SimilaritySets, cosines: Cosines) -> dict[str, tuple[Vector, Vector]]:
@@ -103,8 +106,7 @@ def main_pairs(sets: SimilaritySets, cosines: Cosines) -> dict[str, tuple[Vector
     """
     main = {}
     for task, subsets in sets.items():
-        names = ["test"] if "test" in subsets else list(subsets)
-        gold = np.concatenate([subsets[name].gold for name in names])
-        main_cosines = np.concatenate([cosines[task][name] for name in names])
-        main[task] = gold, main_cosines
+        if "test" in subsets:
+            subsets = {"test": subsets["test"]}
+        main[task] = _joined(subsets, cosines[task])
     return main

@@ -15,8 +15,10 @@ from torch import nn
 from isotrope.errors import UserError, check_known
 from isotrope.evaluation.geometry import pair_geometry
 from isotrope.evaluation.ranking import RANKING_SETTINGS, rank_sets
+from isotrope.evaluation.results import Results
 from isotrope.evaluation.retrieval import evaluate_retrieval
 from isotrope.evaluation.sets.columns import ColumnChoice
+from isotrope.evaluation.sets.files import DataFolder
 from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.evaluation.sets.judged_folder import is_judged_folder
 from isotrope.evaluation.sets.labels import Labels, LabelsLike, in_words, read_labels, texts_of
@@ -80,8 +82,8 @@ class Suite:
     """
 
     tasks: Mapping[str, tuple[str, ...]]  # of each setting
-    read: Callable[[str | Path | None, str, str], Any]
-    judge: Callable[[Encoder, TaskData, str], dict[str, Any]]
+    read: Callable[[DataFolder, str, str], Any]
+    judge: Callable[[Encoder, TaskData, str], Results]
     measures: tuple[Measure, ...]  # the first is the one that papers compare
     averaged: tuple[str, ...] = ()  # their average is taken over these tasks, if all are there
     # of the data folder, that hold what is read
@@ -91,24 +93,11 @@ class Suite:
     takes: type[GradedPairs] | type[RetrievalSet] | None = None
 
 
-def _judge_sts(encoder: Encoder, sets: TaskData, _: str) -> dict[str, Any]:
-    return evaluate_sets(encoder, sets)
+def _judge_geometry(encoder: Encoder, sets: TaskData, _: str) -> Results:
+    return {task: pair_geometry(encoder, *splits.values()) for task, splits in sets.items()}
 
 
-def _judge_ranking(encoder: Encoder, sets: TaskData, _: str) -> dict[str, Any]:
-    pairs = {task: subsets.values() for task, subsets in sets.items()}
-    return rank_sets(encoder, pairs)
-
-
-def _judge_geometry(encoder: Encoder, sets: TaskData, _: str) -> dict[str, Any]:
-    results = {}
-    for task, splits in sets.items():
-        (pairs,) = splits.values()
-        results[task] = pair_geometry(encoder, pairs)
-    return results
-
-
-def _judge_retrieval(encoder: Encoder, sets: TaskData, _: str) -> dict[str, Any]:
+def _judge_retrieval(encoder: Encoder, sets: TaskData, _: str) -> Results:
     return {task: evaluate_retrieval(encoder, searches) for task, searches in sets.items()}
 
 
@@ -117,7 +106,7 @@ SUITES: Mapping[str, Suite] = {
     "sts": Suite(
         tasks={"test": STS_TASKS, "dev": tuple(SPLITS)},
         read=lambda data, task, setting: load_sts(data, task, STS_SPLITS[setting]),
-        judge=_judge_sts,
+        judge=lambda encoder, sets, _: evaluate_sets(encoder, sets),
         measures=(Measure("Spearman × 100", "spearman"),),
         averaged=STS_TASKS,
         cases=CaseKind("pairs", "per_pair", ("gold", "cosine")),
@@ -134,7 +123,9 @@ SUITES: Mapping[str, Suite] = {
     "ranking": Suite(
         tasks=dict.fromkeys(RANKING_SETTINGS, STS_TASKS),
         read=lambda data, task, setting: load_sts(data, task, RANKING_SETTINGS[setting]),
-        judge=_judge_ranking,
+        judge=lambda encoder, sets, _: rank_sets(
+            encoder, {task: subsets.values() for task, subsets in sets.items()}
+        ),
         measures=(Measure("KCC × 100", "kendall"), Measure("NDCG × 100", "ndcg")),
         averaged=STS_TASKS,
         cases=CaseKind("lists", "per_list", ("kendall",)),
@@ -192,8 +183,13 @@ def cases_in_words(suite: str, results: TaskResults) -> str:
     kind = SUITES[suite].cases
     if kind is None:
         return ""
-    count = sum(len(result[kind.key][kind.columns[0]]) for result in results.values())
-    tasks = ", ".join(results) if len(results) < 4 else f"{len(results)} tasks"
+    count = 0
+    for result in results.values():
+        columns = result[kind.key]
+        count += len(columns[kind.columns[0]])
+    tasks = f"{len(results)} tasks"
+    if len(results) < 4:
+        tasks = ", ".join(results)
     return f"{count:,} {kind.plural} of {tasks}"
 
 
@@ -233,17 +229,24 @@ def run(
     if labels is not None:
         check_takes([suite], labels, tasks)
     opened = open_encoder(str(encoder)) if isinstance(encoder, str | Path) else encoder
-    if labels is None:
-        folder = data if isinstance(data, str | Path) else None
-        task_data: TaskData = {task: SUITES[suite].read(folder, task, setting) for task in chosen}
-        with _modes_restored(opened):
-            return SUITES[suite].judge(opened, task_data, setting)
 
-    _warn_of_unknown_texts(opened, labels)
-    own_data = {"test": labels} if isinstance(labels, GradedPairs) else labels
+    task_data: dict[str, Any] = {}
+    if isinstance(labels, GradedPairs):
+        task_data[labels.name] = {"test": labels}
+    elif labels is not None:
+        task_data[labels.name] = labels
+    else:
+        for task in chosen:
+            task_data[task] = SUITES[suite].read(data, task, setting)  # type: ignore[arg-type]
+
+    if isinstance(opened, SentenceTransformer) and labels is not None:
+        warning = unknown_warning(opened, texts_of(labels))
+        if warning:
+            warnings.warn(warning, stacklevel=2)
     with _modes_restored(opened):
-        results = SUITES[suite].judge(opened, {labels.name: own_data}, setting)
-    results[labels.name]["read_as"] = labels.read_as
+        results = SUITES[suite].judge(opened, task_data, setting)
+    if labels is not None:
+        results[labels.name]["read_as"] = labels.read_as
     return results
 
 
@@ -252,22 +255,13 @@ def _modes_restored(encoder: Encoder) -> Iterator[None]:
     """Each module is in training or not as it was before, also in a model that is half in
     training.
     """
-    modules = list(encoder.modules()) if isinstance(encoder, nn.Module) else []
-    modes = [module.training for module in modules]
+    modules = encoder.modules() if isinstance(encoder, nn.Module) else ()
+    modes = {module: module.training for module in modules}
     try:
         yield
     finally:
-        for module, mode in zip(modules, modes, strict=True):
+        for module, mode in modes.items():
             module.training = mode
-
-
-def _warn_of_unknown_texts(encoder: Encoder, labels: Labels) -> None:
-    """Warn if the model does not know the letters of the user's texts."""
-    if not isinstance(encoder, SentenceTransformer):
-        return
-    warning = unknown_warning(encoder, texts_of(labels))
-    if warning:
-        warnings.warn(warning, stacklevel=3)
 
 
 def check_takes(suites: Collection[str], labels: Labels, tasks: object = None) -> None:
@@ -281,7 +275,7 @@ def check_takes(suites: Collection[str], labels: Labels, tasks: object = None) -
             f"tasks {tasks} beside your own labels", "leave them out", code="tasks-of-own-labels"
         )
     able = [name for name in SUITES if takes_labels(name, labels)]
-    if not set(able) & set(suites):
+    if set(able).isdisjoint(suites):
         raise UserError(
             f"{', '.join(suites)} cannot use {in_words(labels)}",
             f"choose {' or '.join(able)}",
@@ -362,6 +356,8 @@ class SuiteEvaluator(BaseEvaluator):
         """
         results = run(model, self.suite, self.data, self.tasks, self.setting)
         scores = main_scores(self.suite, results)
-        metrics = {f"{self.suite}_{task}": score for task, score in scores.items()}
+        metrics = {}
+        for task, score in scores.items():
+            metrics[f"{self.suite}_{task}"] = score
         metrics[self.primary_metric] = sum(scores.values()) / len(scores)
         return metrics

@@ -41,6 +41,7 @@ from torch.optim import Optimizer
 
 from isotrope.console.progress import tell
 from isotrope.evaluation.embed import Embeddings
+from isotrope.evaluation.results import Indices, Result, Results
 from isotrope.evaluation.sets.senteval import CLASSES, LabelledTexts
 from isotrope.types import Encoder, Matrix
 
@@ -48,8 +49,6 @@ SEED = 1111  # SentEval's
 PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2)  # weight decay of the optimizer
 MAX_EPOCH = 200
 HOLDOUT = 0.05  # share of a training set that is its dev set if none is given
-
-Indices = npt.NDArray[np.int64]
 
 
 class Problem(NamedTuple):
@@ -92,8 +91,7 @@ def split_dev(rows: Indices) -> TrainingSet:
     as SentEval's.
     """
     shuffler = np.random.RandomState(SEED)
-    order = shuffler.permutation(len(rows))
-    shuffled = rows[order]
+    shuffled = shuffler.permutation(rows)
     dev_size = int(HOLDOUT * len(rows))
     return TrainingSet(shuffled[dev_size:], shuffled[:dev_size], shuffler)
 
@@ -109,7 +107,7 @@ class TrainedClassifiers(NamedTuple):
 
 def evaluate_transfer(
     encoder: Encoder, tasks: Mapping[str, Mapping[str, LabelledTexts]], setting: str = "test"
-) -> dict[str, Any]:
+) -> Results:
     """Evaluate transfer tasks: name → what `load_transfer` gives.
 
     Gives for each task the fractions "accuracy" and "dev_accuracy", and for MRPC "f1".
@@ -121,10 +119,12 @@ def evaluate_transfer(
     for task, parts in tasks.items():
         texts: list[str] = []
         for part in parts.values():
-            texts += part.first
-            texts += part.second or []
+            texts += part.texts
         embeddings = Embeddings.of(encoder, texts)
-        problems = {split: problem_of(part, embeddings) for split, part in parts.items()}
+
+        problems = {}
+        for split, part in parts.items():
+            problems[split] = problem_of(part, embeddings)
         results[task] = accuracies(problems, CLASSES[task], CLASSIFIER_SETTINGS[setting])
     return results
 
@@ -133,126 +133,103 @@ def problem_of(part: LabelledTexts, embeddings: Embeddings) -> Problem:
     """Features with a column of ones, and classes, sorted as SentEval sorts them: the folds depend
     on the order.
     """
-    first_lengths = [len(text.split()) for text in part.first]
-    second_lengths = [len(text.split()) for text in part.second or part.first]
-    # Stable; the last key decides first.
-    order = np.lexsort(np.array([part.labels, second_lengths, first_lengths]))
-
-    features = embeddings.encode([part.first[row] for row in order])  # (N, D)
+    features = torch.from_numpy(embeddings.encode(part.first))  # (N, D)
+    lengths = [_word_counts(part.first)]
     if part.second is not None:
-        second = embeddings.encode([part.second[row] for row in order])
-        distances = np.abs(features - second)
+        second = torch.from_numpy(embeddings.encode(part.second))
+        distances = (features - second).abs()
         products = features * second
-        features = np.concatenate([distances, products], axis=1)  # (N, 2 D)
+        features = torch.cat([distances, products], dim=1)  # (N, 2 D)
+        lengths.insert(0, _word_counts(part.second))
 
-    with_ones = F.pad(torch.from_numpy(features).float(), (0, 1), value=1.0)
-    return Problem(with_ones, torch.from_numpy(part.labels[order]))
-
-
-@dataclass(frozen=True, slots=True)
-class _Chosen:
-    """The classifiers that predict the test samples of each outer fold, and what chose them."""
-
-    weights: Tensor  # (F, K, D + 1)
-    dev_percents: list[float]  # of each outer fold, or of the dev set
+    order = np.lexsort(np.array([part.labels, *lengths]))  # stable; the last key decides first
+    with_ones = F.pad(features.float(), (0, 1), value=1.0)
+    return Problem(with_ones[order], torch.from_numpy(part.labels[order]))
 
 
-def accuracies(
-    parts: Mapping[str, Problem], classes: int, setting: ClassifierSetting
-) -> dict[str, Any]:
+def _word_counts(texts: Sequence[str]) -> list[int]:
+    return [len(text.split()) for text in texts]
+
+
+def accuracies(parts: Mapping[str, Problem], classes: int, setting: ClassifierSetting) -> Result:
     """One task's result: the part "all" is cut into nested folds; else "train" and "test", perhaps
     with "dev".
     """
-    problem = _joined(list(parts.values()))
-    rows = _rows_of_parts(parts)
+    # All parts are one below the other.
+    features = torch.cat([part.features for part in parts.values()])
+    labels = torch.cat([part.labels for part in parts.values()])
+    problem = Problem(features, labels)
+    rows = {}
+    end = 0
+    for name, part in parts.items():
+        start = end
+        end += len(part.labels)
+        rows[name] = np.arange(start, end)
+
     if "all" in parts:
         train = test = rows["all"]
-        folds = folds_of(problem.labels, test, setting.folds)
+        folds = folds_of(labels, test, setting.folds)
     else:
         train = rows["train"]
         test = rows["test"]
         folds = [TrainingSet(train, test)]
+    weights, dev_percents = _best_classifiers(problem, folds, rows.get("dev"), classes, setting)
 
-    if "dev" in parts:
-        split = TrainingSet(train, rows["dev"])
-        chosen = _choose_by_dev(problem, split, classes, setting)
-    else:
-        chosen = _choose_by_folds(problem, folds, classes, setting)
-
-    labels = problem.labels.numpy()
-    predicted = np.zeros(len(labels), dtype=np.int64)
-    for fold, weights in zip(folds, chosen.weights, strict=True):
-        classifier = weights[None]  # (1, K, D + 1)
-        classes_of_fold = predictions(problem.features[fold.dev], classifier)  # (n, 1)
-        predicted[fold.dev] = classes_of_fold[:, 0].numpy()
-    is_correct = predicted == labels
+    predicted = torch.zeros_like(labels)
+    for fold, classifier in zip(folds, weights, strict=True):
+        classes_of_fold = predictions(features[fold.dev], classifier[None])  # (n, 1)
+        predicted[fold.dev] = classes_of_fold[:, 0]
+    is_correct = (predicted == labels).numpy()
     percents = [_percent(is_correct[fold.dev]) for fold in folds]
 
-    result: dict[str, Any] = {
+    result: Result = {
         "accuracy": _mean_fraction(percents),
-        "dev_accuracy": _mean_fraction(chosen.dev_percents),
+        "dev_accuracy": _mean_fraction(dev_percents),
         "ntrain": len(train),
         "ntest": len(test),
         "per_sample": {"correct": is_correct[test].astype(int).tolist()},
     }
     if classes == 2 and parts.keys() == {"train", "test"}:
-        f1 = float(f1_score(labels[test], predicted[test]))
-        result["f1"] = round(f1, 4)
+        f1 = f1_score(labels[test].numpy(), predicted[test].numpy())
+        result["f1"] = round(float(f1), 4)
     return result
 
 
-def _joined(parts: Sequence[Problem]) -> Problem:
-    """All parts, one below the other."""
-    features = torch.cat([part.features for part in parts])
-    labels = torch.cat([part.labels for part in parts])
-    return Problem(features, labels)
+def _best_classifiers(
+    problem: Problem,
+    folds: Sequence[TrainingSet],
+    dev: Indices | None,
+    classes: int,
+    setting: ClassifierSetting,
+) -> tuple[Tensor, list[float]]:
+    """The classifier of each outer fold (F, K, D + 1), and the dev accuracy that chose its penalty.
 
-
-def _rows_of_parts(parts: Mapping[str, Problem]) -> dict[str, Indices]:
-    """The rows of each part, if all parts are one below the other."""
-    rows = {}
-    start = 0
-    for name, part in parts.items():
-        end = start + len(part.labels)
-        rows[name] = np.arange(start, end)
-        start = end
-    return rows
-
-
-def _choose_by_dev(
-    problem: Problem, split: TrainingSet, classes: int, setting: ClassifierSetting
-) -> _Chosen:
-    """The classifier whose penalty is best on the dev set.
-
-    SentEval trains it again from the same seed, which gives the same classifier.
+    The rows ``dev`` choose it, or else inner folds.
     """
-    trained = train_classifiers(problem, [split], np.array([PENALTIES]), classes, setting)
-    percents = [_percent(accuracy) for accuracy in trained.accuracy[0]]
-    best = int(np.argmax(percents))
-    return _Chosen(trained.weights[:, best], [percents[best]])
-
-
-def _choose_by_folds(
-    problem: Problem, folds: Sequence[TrainingSet], classes: int, setting: ClassifierSetting
-) -> _Chosen:
-    """The classifier of each outer fold whose penalty is best on its inner folds."""
     inner_folds: list[TrainingSet] = []
     for fold in folds:
-        inner_folds += folds_of(problem.labels, fold.train, setting.folds)
+        if dev is None:
+            inner_folds += folds_of(problem.labels, fold.train, setting.folds)
+        else:
+            inner_folds.append(TrainingSet(fold.train, dev))
     penalties = np.tile(PENALTIES, (len(inner_folds), 1))
     trained = train_classifiers(problem, inner_folds, penalties, classes, setting)
 
-    best_penalties = []
+    best_columns = []
     dev_percents = []
     for fold_scores in np.split(trained.accuracy, len(folds)):  # (inner folds, R)
         percents = [_percent(column) for column in fold_scores.T]
-        best = int(np.argmax(percents))
-        best_penalties.append([PENALTIES[best]])
-        dev_percents.append(percents[best])
+        best_columns.append(percents.index(max(percents)))
+        dev_percents.append(max(percents))
+
+    # SentEval trains it again from the same seed, which gives the same classifier.
+    if dev is not None:
+        return trained.weights[:, best_columns[0]], dev_percents
 
     splits = [split_dev(fold.train) for fold in folds]
-    trained = train_classifiers(problem, splits, np.array(best_penalties), classes, setting)
-    return _Chosen(trained.weights[:, 0], dev_percents)
+    best_penalties = np.take(PENALTIES, best_columns)[:, None]
+    trained = train_classifiers(problem, splits, best_penalties, classes, setting)
+    return trained.weights[:, 0], dev_percents
 
 
 def _mean_fraction(percents: Sequence[float]) -> float:
@@ -263,9 +240,11 @@ def _mean_fraction(percents: Sequence[float]) -> float:
 
 def folds_of(labels: Tensor, rows: Indices, count: int) -> list[TrainingSet]:
     """Stratified folds of some of the rows; each is the dev part of one."""
-    folds = StratifiedKFold(n_splits=count, shuffle=True, random_state=SEED)
-    splits = folds.split(rows, labels[rows])
-    return [TrainingSet(rows[train], rows[dev]) for train, dev in splits]
+    splitter = StratifiedKFold(n_splits=count, shuffle=True, random_state=SEED)
+    folds = []
+    for train, dev in splitter.split(rows, labels[rows]):
+        folds.append(TrainingSet(rows[train], rows[dev]))
+    return folds
 
 
 def _percent(values: npt.NDArray[Any]) -> float:
@@ -288,19 +267,14 @@ def train_classifiers(
     weights = torch.zeros(*penalties.shape, classes, width)
 
     # Sets with equally many steps an epoch are trained together.
-    steps = np.array([_step_count(len(split.train), setting.batch_size) for split in sets])
+    steps = np.array([math.ceil(len(split.train) / setting.batch_size) for split in sets])
     for count in np.unique(steps):
         group = np.flatnonzero(steps == count)
         together = [sets[int(place)] for place in group]
-        best = _train_together(problem, together, penalties[group], classes, setting)
-        accuracy[group] = best.accuracy
-        weights[group] = best.weights
+        accuracy[group], weights[group] = _train_together(
+            problem, together, penalties[group], classes, setting
+        )
     return TrainedClassifiers(accuracy, weights)
-
-
-def _step_count(rows: int, batch_size: int) -> int:
-    """How many minibatches the rows make; the last one may be smaller."""
-    return math.ceil(rows / batch_size)
 
 
 def _train_together(
@@ -314,20 +288,23 @@ def _train_together(
     decay = torch.tensor(penalties, dtype=torch.float32)[:, :, None, None]
     initial = _initial_weights(classes, problem.features.shape[1])  # (K, D + 1)
     weights = initial.repeat(*penalties.shape, 1, 1)  # (b, R, K, D + 1)
-    optimizer = _optimizer(weights, setting.optimizer)
+    optimizer: Optimizer = torch.optim.RMSprop([weights])
+    if setting.optimizer == "adam":
+        optimizer = torch.optim.Adam([weights], fused=True)  # one pass over memory
     shufflers = [deepcopy(split.shuffler) for split in sets]
 
+    shares = _shares_in_loss(sets, setting.batch_size)  # (b, S, B)
+    minibatches = torch.zeros(shares.shape, dtype=torch.int64)
+    rows = minibatches.flatten(1).numpy()  # the same memory
     best_weights = weights.clone()
     best_accuracy = np.full(penalties.shape, -1.0)
     misses = np.zeros(penalties.shape, dtype=np.int64)  # (b, R) checks without a better accuracy
     for epoch in range(0, MAX_EPOCH + 1, setting.epoch_size):
         tell("trained for", epoch, MAX_EPOCH, "epochs")
         for _ in range(setting.epoch_size):
-            orders = []
-            for shuffler, split in zip(shufflers, sets, strict=True):
-                orders.append(shuffler.permutation(split.train))
-            minibatches = _minibatches(orders, setting.batch_size)
-            _train_epoch(problem, minibatches, weights, decay, optimizer)
+            for order, shuffler, split in zip(rows, shufflers, sets, strict=True):
+                order[: len(split.train)] = shuffler.permutation(split.train)
+            _train_epoch(problem, minibatches, shares, weights, decay, optimizer)
 
         accuracy = _dev_accuracy(problem, sets, weights)  # (b, R)
         is_better = (misses <= setting.tenacity) & (accuracy > best_accuracy)
@@ -339,19 +316,24 @@ def _train_together(
     return TrainedClassifiers(best_accuracy, best_weights)
 
 
-def _optimizer(weights: Tensor, name: str) -> Optimizer:
-    """Adam or RMSprop with its default learning rate; "fused" is one pass over memory."""
-    if name == "adam":
-        return torch.optim.Adam([weights], fused=True)
-    return torch.optim.RMSprop([weights])
+def _shares_in_loss(sets: Sequence[TrainingSet], size: int) -> Tensor:
+    """The share of each row in the mean loss of its minibatch (b, S, B); 0 for what fills up the
+    last one.
+    """
+    counts = torch.tensor([len(split.train) for split in sets])
+    steps = math.ceil(counts[0] / size)
+    is_filled = torch.arange(steps * size) < counts[:, None]
+    is_filled = is_filled.view(-1, steps, size)
+    shares = is_filled.double() / is_filled.sum(dim=2, keepdim=True)
+    return shares.float()
 
 
 def _dev_accuracy(problem: Problem, sets: Sequence[TrainingSet], weights: Tensor) -> Matrix:
     """Accuracies (b, R) on the dev part of b sets by their classifiers (b, R, K, D + 1)."""
     accuracy = []
     for split, classifiers in zip(sets, weights, strict=True):
-        predicted = predictions(problem.features[split.dev], classifiers)  # (n, R)
-        is_correct = predicted == problem.labels[split.dev, None]
+        features = problem.features[split.dev]
+        is_correct = predictions(features, classifiers) == problem.labels[split.dev, None]  # (n, R)
         accuracy.append(is_correct.numpy().mean(axis=0))
     return np.stack(accuracy)
 
@@ -364,73 +346,48 @@ def predictions(features: Tensor, weights: Tensor) -> Tensor:
     return by_classifier.argmax(dim=2)
 
 
-class _Minibatches(NamedTuple):
-    """The S minibatches of an epoch for b sets, each of B rows; the last ones are filled up."""
-
-    rows: Tensor  # (S, b, B)
-    shares: Tensor  # (S, b, 1, 1, B) of each row in the mean loss; 0 for what fills up
-
-
 def _train_epoch(
     problem: Problem,
-    minibatches: _Minibatches,
+    minibatches: Tensor,
+    shares: Tensor,
     weights: Tensor,
     penalties: Tensor,
     optimizer: Optimizer,
 ) -> None:
-    """Update the weights (b, R, K, D + 1) by one step for each minibatch."""
-    features = problem.features
-    steps, sets, size = minibatches.rows.shape
+    """Update the weights (b, R, K, D + 1) by one step for each of S minibatches (b, S, B).
+
+    ``shares`` (b, S, B) are those of each row in the mean loss.
+    """
+    sets, steps, size = minibatches.shape
     _, classifiers, classes, width = weights.shape
-    labels = problem.labels[minibatches.rows]  # (S, b, B)
-    other_classes = torch.arange(1, classes)[:, None]
-    is_class = labels[:, :, None, None] == other_classes  # (S, b, 1, K - 1, B)
-    targets = is_class.to(features.dtype)
+    labels = problem.labels[minibatches]
+    is_class = labels[..., None, :] == torch.arange(1, classes)[:, None]  # (b, S, K - 1, B)
+    targets = is_class.float()
 
     # Both are written into again in each step, because new memory would cost more than the sums.
     batch = torch.empty(sets, size, width)
     gradient = torch.empty_like(weights)
     weights.grad = gradient
     for step in range(steps):
-        rows = minibatches.rows[step].flatten()
-        torch.index_select(features, 0, rows, out=batch.view(-1, width))
+        rows = minibatches[:, step].flatten()
+        torch.index_select(problem.features, 0, rows, out=batch.view(-1, width))
 
         directions = weights[:, :, 1:] - weights[:, :, :1]  # (b, R, K - 1, D + 1)
         log_odds = torch.bmm(directions.flatten(1, 2), batch.mT)
         log_odds = log_odds.view(sets, classifiers, classes - 1, size)
-        errors = _probabilities(log_odds)
-        errors = errors.sub_(targets[step]).mul_(minibatches.shares[step])
-        slopes = torch.bmm(errors.flatten(1, 2), batch).view_as(directions)
+        if classes == 2:
+            probabilities = log_odds.sigmoid_()
+        else:
+            logits = F.pad(log_odds, (0, 0, 1, 0))  # that of class 0 is 0
+            probabilities = logits.softmax(dim=2)[:, :, 1:]
 
+        errors = probabilities.sub_(targets[:, None, step])
+        errors = errors.mul_(shares[:, None, None, step])
+        slopes = torch.bmm(errors.flatten(1, 2), batch).view_as(directions)
         torch.mul(weights, penalties, out=gradient)
         gradient[:, :, 1:] += slopes
         gradient[:, :, 0] -= slopes.sum(dim=2)
         optimizer.step()
-
-
-def _probabilities(log_odds: Tensor) -> Tensor:
-    """Probabilities of all classes but class 0, whose logit is 0: (b, R, K - 1, B), in place."""
-    if log_odds.shape[2] == 1:
-        return log_odds.sigmoid_()
-    logits = F.pad(log_odds, (0, 0, 1, 0))
-    return logits.softmax(dim=2)[:, :, 1:]
-
-
-def _minibatches(orders: Sequence[Indices], size: int) -> _Minibatches:
-    """The minibatches of b sets, whose rows are taken in these orders."""
-    steps = _step_count(len(orders[0]), size)
-    rows = torch.zeros(len(orders), steps * size, dtype=torch.int64)
-    shares = torch.zeros(rows.shape)
-    last_start = (steps - 1) * size
-    for row, order in enumerate(orders):
-        count = len(order)
-        rows[row, :count] = torch.from_numpy(order)
-        shares[row, :last_start] = 1 / size
-        shares[row, last_start:count] = 1 / (count - last_start)
-
-    by_step = rows.view(-1, steps, size).transpose(0, 1).contiguous()
-    shares_by_step = shares.view(-1, steps, size).transpose(0, 1).contiguous()
-    return _Minibatches(by_step, shares_by_step[:, :, None, None])
 
 
 def _initial_weights(classes: int, width: int) -> Tensor:

@@ -25,7 +25,7 @@ class VectorCache:
     def read(self, texts: Sequence[str]) -> dict[str, Vectors]:
         """Text -> its vector (D,), for those texts that are kept."""
         text_of = {_digest(text): text for text in texts}
-        vector_of: dict[str, Vectors] = {}
+        vector_of = {}
         for folder in cache_folder("vectors").glob(f"{self.key}-*"):
             if not is_whole(folder):
                 continue

@@ -5,7 +5,7 @@ that could be two things is refused, with both readings and the option that choo
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Literal, NoReturn, TypeAlias
 
@@ -18,27 +18,27 @@ ColumnChoice: TypeAlias = str | Sequence[str] | Mapping[str, str]
 Kind = Literal["pairs", "triples", "classes", "answers"]
 
 # Kind -> the names that each of its columns may have, in the columns' order.
-PATTERNS: Mapping[Kind, tuple[frozenset[str], ...]] = {
+PATTERNS: Mapping[Kind, tuple[Set[str], ...]] = {
     "pairs": (
-        frozenset({"first", "sentence1", "sentence_1", "sentence_a", "text1", "text_1", "text_a",
-                   "question1", "query1"}),
-        frozenset({"second", "sentence2", "sentence_2", "sentence_b", "text2", "text_2", "text_b",
-                   "question2", "query2"}),
-        frozenset({"score", "label", "similarity", "similarity_score", "relatedness",
-                   "relatedness_score", "gold", "grade", "is_duplicate"}),
+        {"first", "sentence1", "sentence_1", "sentence_a", "text1", "text_1", "text_a",
+         "question1", "query1"},
+        {"second", "sentence2", "sentence_2", "sentence_b", "text2", "text_2", "text_b",
+         "question2", "query2"},
+        {"score", "label", "similarity", "similarity_score", "relatedness", "relatedness_score",
+         "gold", "grade", "is_duplicate"},
     ),
     "triples": (
-        frozenset({"anchor", "query", "question"}),
-        frozenset({"positive", "pos", "answer"}),
-        frozenset({"negative", "neg", "hard_negative"}),
+        {"anchor", "query", "question"},
+        {"positive", "pos", "answer"},
+        {"negative", "neg", "hard_negative"},
     ),
     "classes": (
-        frozenset({"text", "sentence"}),
-        frozenset({"label", "labels", "class", "category", "intent", "topic"}),
+        {"text", "sentence"},
+        {"label", "labels", "class", "category", "intent", "topic"},
     ),
     "answers": (
-        frozenset({"question", "query", "anchor"}),
-        frozenset({"answer", "positive", "pos", "passage", "document"}),
+        {"question", "query", "anchor"},
+        {"answer", "positive", "pos", "passage", "document"},
     ),
 }  # fmt: skip
 EXAMPLES: Mapping[Kind, str] = {
@@ -54,7 +54,7 @@ IN_WORDS: Mapping[Kind, str] = {
     "answers": "questions and their answers",
 }
 # Beside questions and answers, a column of this name may say which answers are wrong.
-_VERDICTS = frozenset({"score", "label", "relevance", "grade", "is_duplicate"})
+_VERDICTS = {"score", "label", "relevance", "grade", "is_duplicate"}
 
 _LABEL_WORDS = 3  # of a class's name, at most
 _MANY_REPEATS = 10  # texts a class: a longer text that occurs so often is not clearly an answer
@@ -71,15 +71,9 @@ class LabelTable:
     columns: list[str]  # in words, for the line that says what was read
     rows: list[Row]
 
-
-@dataclass(frozen=True, slots=True)
-class _Selection:
-    """Which columns are read, what they are called, and which rows hold data."""
-
-    places: list[int]
-    columns: list[str]
-    kind: Kind | None  # None: content decides
-    rows: list[Row]
+    def column(self, place: int) -> list[str]:
+        """The cells of a column."""
+        return [row.cells[place] for row in self.rows]
 
 
 def decide_columns(table: JudgedTable, choice: ColumnChoice | None = None) -> LabelTable:
@@ -96,13 +90,8 @@ def decide_columns(table: JudgedTable, choice: ColumnChoice | None = None) -> La
         UserError: an unknown column, a row of another length, an empty cell, or a table that could
             be two things.
     """
-    selection = _select(table, _parse(choice))
-    _check_widths(table, selection)
-    rows = [_cut(row, selection.places) for row in selection.rows]
-    kind = selection.kind or _kind_by_content(table.source, rows)
-    for row in rows:
-        _check_filled(row, selection.columns, kind)
-    return LabelTable(table.name, table.source, kind, selection.columns, rows)
+    roles = _parse(choice)
+    return _chosen_columns(table, roles) if roles else _known_columns(table)
 
 
 def _parse(choice: ColumnChoice | None) -> dict[str, str]:
@@ -121,84 +110,83 @@ def _parse(choice: ColumnChoice | None) -> dict[str, str]:
     return roles
 
 
-def _select(table: JudgedTable, roles: Mapping[str, str]) -> _Selection:
-    """Which columns are read: those of the choice, those with known names, or all."""
-    header = table.columns
-    is_line = header is None
-    if header is None:
-        header = list(table.rows[0].cells) if table.rows else []
-    names = [name.strip().lower() for name in header]
-    data = table.rows[1:] if is_line else table.rows
-
-    if roles and all(name.lower() in names for name in roles):
-        places = [names.index(name.lower()) for name in roles]
-        return _in_order(_Selection(places, list(roles), None, data), list(roles.values()))
-    if roles:
-        return _name_columns(table, roles, header)
-
-    kind = _known_kind(table, names)
-    if kind is None and is_line:
-        kind = _kind_of_last_name(names, data)
-        if kind:
-            return _all_columns(header, kind, data)
-    if kind:
-        places = _places_of(kind, names)
-        return _Selection(places, [header[index] for index in places], kind, data)
-
-    if is_line:
-        columns = [f"column {number}" for number in range(1, len(header) + 1)]
-        return _all_columns(columns, None, table.rows)
-    return _all_columns(header, None, data)
-
-
-def _all_columns(columns: Sequence[str], kind: Kind | None, rows: list[Row]) -> _Selection:
-    return _Selection(list(range(len(columns))), list(columns), kind, rows)
-
-
-def _name_columns(
-    table: JudgedTable, roles: Mapping[str, str], header: Sequence[str]
-) -> _Selection:
-    """All columns of a table without these names, which become its names from left to right."""
-    if len(roles) == len(header):
-        all_columns = _all_columns(list(roles), None, table.rows)
-        selection = _in_order(all_columns, list(roles.values()))
-        if selection.kind:
-            return selection
-    header_names = [name.strip().lower() for name in header]
-    missing = next(name for name in roles if name.lower() not in header_names)
-    raise UserError(
-        f"{table.source} has no column {missing!r}",
-        f"choose from {', '.join(header)}",
-        code="unknown-column",
-    )
-
-
-def _in_order(selection: _Selection, roles: Sequence[str]) -> _Selection:
-    """The selection with its columns in the order of the kind that has exactly these roles; as it is
-    if no kind has them.
+def _chosen_columns(table: JudgedTable, roles: Mapping[str, str]) -> LabelTable:
+    """The columns of the choice, in the order of the kind that has exactly their roles, if there is
+    one.
     """
-    lowered = [role.lower() for role in roles]
+    columns = list(roles)
+    kind, order = _kind_of_roles([role.lower() for role in roles.values()])
+    missing = [column for column in columns if column.lower() not in table.names]
+    if not missing:
+        places = [table.names.index(column.lower()) for column in columns]
+        rows = table.data
+    elif kind and len(columns) == len(table.header):
+        # The table has other names: those of the choice are its columns, from left to right.
+        places = list(range(len(columns)))
+        rows = table.rows
+    else:
+        raise UserError(
+            f"{table.source} has no column {missing[0]!r}",
+            f"choose from {', '.join(table.header)}",
+            code="unknown-column",
+        )
+    places = [places[index] for index in order]
+    return _cut(table, places, [columns[index] for index in order], kind, rows)
+
+
+def _kind_of_roles(roles: Sequence[str]) -> tuple[Kind | None, Sequence[int]]:
+    """The kind that has exactly these roles, and the order that it has them in."""
     for kind, pattern in PATTERNS.items():
-        order = _places_of(kind, lowered)
-        if order and len(pattern) == len(lowered):
-            return _Selection(
-                places=[selection.places[index] for index in order],
-                columns=[selection.columns[index] for index in order],
-                kind=kind,
-                rows=selection.rows,
-            )
-    return selection
+        order = _places_of(kind, roles)
+        if order and len(pattern) == len(roles):
+            return kind, order
+    return None, range(len(roles))
 
 
-def _known_kind(table: JudgedTable, names: Sequence[str]) -> Kind | None:
+def _known_columns(table: JudgedTable) -> LabelTable:
+    """The columns whose names say what they are, or all columns."""
+    kind = _known_kind(table.source, table.names)
+    if kind:
+        places = _places_of(kind, table.names)
+        return _cut(table, places, [table.header[place] for place in places], kind, table.data)
+
+    columns = list(table.header)
+    rows = table.data
+    if table.columns is None:
+        kind = _kind_of_last_name(table.names, rows)
+        if kind is None:  # the first line is no header
+            columns = [f"column {number}" for number in range(1, len(columns) + 1)]
+            rows = table.rows
+    return _cut(table, range(len(columns)), columns, kind, rows)
+
+
+def _cut(
+    table: JudgedTable,
+    places: Sequence[int],
+    columns: list[str],
+    kind: Kind | None,
+    rows: Sequence[Row],
+) -> LabelTable:
+    """The rows that hold data, cut to the columns that are read. Without a kind, content decides."""
+    _check_widths(table, len(columns), rows)
+    cut_rows = []
+    for row in rows:
+        cells = [row.cells[place].strip() for place in places]
+        cut_rows.append(Row(row.place, cells))
+    kind = kind or _kind_by_content(table.source, cut_rows)
+    _check_filled(cut_rows, columns, kind)
+    return LabelTable(table.name, table.source, kind, columns, cut_rows)
+
+
+def _known_kind(source: str, names: Sequence[str]) -> Kind | None:
     """The kind that the names of columns say, or None if they say nothing."""
     kinds = [kind for kind in PATTERNS if _places_of(kind, names)]
-    if "triples" in kinds and "answers" in kinds:
+    if "triples" in kinds:  # which have a question and its answer
         kinds.remove("answers")
-    if len(kinds) > 1:
-        _refuse_ambiguous(table.source, kinds[0], kinds[1], ", ".join(names))
     if kinds == ["answers"] and _VERDICTS.intersection(names):
-        _refuse_ambiguous(table.source, "answers", "pairs", ", ".join(names))
+        kinds.append("pairs")
+    if len(kinds) > 1:
+        _refuse_ambiguous(source, kinds[0], kinds[1], ", ".join(names))
     return kinds[0] if kinds else None
 
 
@@ -218,56 +206,51 @@ def _places_of(kind: Kind, names: Sequence[str]) -> list[int]:
     """Where the columns of a kind are among the names; [] if one is missing."""
     places = []
     for column_names in PATTERNS[kind]:
-        index = next((index for index, name in enumerate(names) if name in column_names), None)
-        if index is None:
+        matches = [index for index, name in enumerate(names) if name in column_names]
+        if not matches:
             return []
-        places.append(index)
+        places.append(matches[0])
     return places
 
 
-def _check_widths(table: JudgedTable, selection: _Selection) -> None:
-    """Refuse rows of unequal length, and a selection of other than two or three columns."""
-    width = len(table.columns) if table.columns is not None else 0
-    if table.columns is None and table.rows:
-        width = len(table.rows[0].cells)
-    count = len(selection.places)
+def _check_widths(table: JudgedTable, count: int, rows: Sequence[Row]) -> None:
+    """Refuse a selection of other than two or three columns, and rows of unequal length."""
     if count not in (2, 3):
         place = table.rows[0].place if table.rows else table.source
         raise UserError(
             f"{place}: {count} column(s) instead of 2 or 3", ROWS_REMEDY, code="wrong-columns"
         )
-    for row in selection.rows:
+    width = len(table.header)
+    for row in rows:
         if len(row.cells) != width:
             raise UserError(
                 f"{row.place}: {len(row.cells)} column(s) instead of {width}",
                 ROWS_REMEDY,
                 code="wrong-columns",
             )
-    if not selection.rows:
+    if not rows:
         raise UserError(f"{table.source} has no rows", ROWS_REMEDY, code="no-rows")
 
 
-def _cut(row: Row, places: Sequence[int]) -> Row:
-    return Row(row.place, [row.cells[place].strip() for place in places])
-
-
-def _check_filled(row: Row, columns: Sequence[str], kind: Kind) -> None:
+def _check_filled(rows: Sequence[Row], columns: Sequence[str], kind: Kind) -> None:
     """Refuse an empty text or class; an empty score is refused as no number."""
-    texts = row.cells[:2] if kind == "pairs" else row.cells
-    for column, cell in zip(columns, texts, strict=False):
-        if not cell:
-            raise UserError(
-                f"{row.place}: the {column} cell is empty", LINE_REMEDY, code="empty-cell"
-            )
+    texts = columns[:2] if kind == "pairs" else columns
+    for row in rows:
+        for column, cell in zip(texts, row.cells, strict=False):
+            if not cell:
+                raise UserError(
+                    f"{row.place}: the {column} cell is empty", LINE_REMEDY, code="empty-cell"
+                )
 
 
 def _kind_by_content(source: str, rows: Sequence[Row]) -> Kind:
     """What two or three columns without known names hold."""
+    first = [row.cells[0] for row in rows]
     last = [row.cells[-1] for row in rows]
-    if len(rows[0].cells) == 3:
-        numbers = sum(is_score(cell) for cell in last)
-        return "pairs" if 2 * numbers > len(last) else "triples"
-    return _kind_of_two(source, [row.cells[0] for row in rows], last)
+    if len(rows[0].cells) == 2:
+        return _kind_of_two(source, first, last)
+    numbers = sum(is_score(cell) for cell in last)
+    return "pairs" if 2 * numbers > len(last) else "triples"
 
 
 def _kind_of_two(source: str, first: Sequence[str], second: Sequence[str]) -> Kind:
@@ -275,22 +258,23 @@ def _kind_of_two(source: str, first: Sequence[str], second: Sequence[str]) -> Ki
 
     Classes are short, and most occur several times. Answers are longer, or none occurs twice.
     """
-    if _are_classes(first) and not _are_classes(second):
-        _refuse_ambiguous(source, "classes", "answers", "the first column repeats short values")
     if _are_classes(second):
         return "classes"
+    if _are_classes(first):
+        _refuse_ambiguous(source, "classes", "answers", "the first column repeats short values")
 
-    has_repeats = len(set(second)) < len(second)
-    if not has_repeats and all(is_score(value) for value in second):
+    distinct = len(set(second))
+    if distinct < len(second):
+        if _are_short(second):
+            _refuse_ambiguous(source, "answers", "classes", "the second column repeats few values")
+        if len(second) >= _MANY_REPEATS * distinct:
+            _refuse_ambiguous(source, "classes", "answers", "the second column repeats long values")
+    elif all(is_score(value) for value in second):
         raise UserError(
             f"{source}: the second column holds numbers of which none occurs twice",
             ROWS_REMEDY,
             code="ambiguous-labels",
         )
-    if has_repeats and _are_short(second):
-        _refuse_ambiguous(source, "answers", "classes", "the second column repeats few values")
-    if len(second) >= _MANY_REPEATS * len(set(second)) > 0 and has_repeats:
-        _refuse_ambiguous(source, "classes", "answers", "the second column repeats long values")
     return "answers"
 
 

@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import xxhash
 
@@ -30,10 +30,11 @@ _DAMAGE = (
     zipfile.BadZipFile,
 )
 
+DataFolder: TypeAlias = str | Path | None  # None: the one that ISOTROPE_DATA names
 Rows = TypeVar("Rows", bound=Sequence[object])
 
 
-def data_folder(data: str | Path | None) -> Path:
+def data_folder(data: DataFolder) -> Path:
     """The folder given, or else the one that ISOTROPE_DATA names.
 
     Raises UserError if there is none.
@@ -50,7 +51,7 @@ def data_folder(data: str | Path | None) -> Path:
     return existing_folder(data)
 
 
-def downstream_folder(data: str | Path | None) -> Path:
+def downstream_folder(data: DataFolder) -> Path:
     """SentEval's `downstream` folder: in `senteval/`, in `data`, as SentEval has it, or `data`
     itself.
     """
@@ -105,5 +106,8 @@ def lines_of(path: Path, encoding: str = "utf-8-sig") -> list[str]:
     """Lines as SentEval reads them: a newline alone ends one (str.splitlines would also cut at
     U+2028 or U+0085).
     """
-    lines = [line.rstrip("\r") for line in path.read_bytes().decode(encoding).split("\n")]
-    return lines[:-1] if lines[-1] == "" else lines
+    text = path.read_bytes().decode(encoding)
+    lines = [line.rstrip("\r") for line in text.split("\n")]
+    if lines[-1] == "":
+        lines.pop()
+    return lines

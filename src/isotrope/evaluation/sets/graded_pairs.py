@@ -1,14 +1,15 @@
 """Sentence pairs that people graded: what similarity is judged on."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import xxhash
 
 from isotrope.evaluation.correlation import rank_products
 from isotrope.evaluation.embed import Embeddings
+from isotrope.evaluation.results import Indices
 from isotrope.evaluation.similarity import row_similarities
 from isotrope.text.permutation import evenly
 from isotrope.types import Encoder, Vector
@@ -23,7 +24,7 @@ class GradedPairs:
     name: str
     first: list[str]  # (N,)
     second: list[str]  # (N,)
-    gold: npt.NDArray[np.float64]  # (N,)
+    gold: Vector  # (N,)
     read_as: str = ""  # what a file or a table was taken for
 
     def __len__(self) -> int:
@@ -39,7 +40,7 @@ class GradedPairs:
         """All that is encoded, repeated texts included."""
         return [*self.first, *self.second]
 
-    def rows(self, places: npt.NDArray[np.int64]) -> "GradedPairs":
+    def rows(self, places: Indices) -> "GradedPairs":
         """The pairs at these places (n,)."""
         first = [self.first[row] for row in places]
         second = [self.second[row] for row in places]
@@ -60,7 +61,7 @@ class GradedPairs:
 
         Their mean is Spearman's correlation.
         """
-        embeddings = Embeddings.of(encoder, self.texts)
+        embeddings = embed_pairs(encoder, [self])
         return rank_products(self.similarities(embeddings), self.gold)
 
     def checksum(self) -> str:
@@ -68,3 +69,8 @@ class GradedPairs:
         digest = xxhash.xxh3_128(json.dumps([self.first, self.second]).encode())
         digest.update(self.gold.tobytes())
         return digest.hexdigest()
+
+
+def embed_pairs(encoder: Encoder, sets: Iterable[GradedPairs]) -> Embeddings:
+    """The vectors of all sentences of several sets, each of which is encoded once."""
+    return Embeddings.of(encoder, [text for pairs in sets for text in pairs.texts])

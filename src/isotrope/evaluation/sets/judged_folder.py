@@ -58,11 +58,20 @@ def read_judged_folder(folder: Path) -> RetrievalSet:
                 f"{queries_path}: the query {key!r} is empty", LINE_REMEDY, code="empty-query"
             )
 
-    searches = from_judgements(folder.name, queries, corpus, judged)
-    return searches.described_as(
-        f"{len(queries):,} queries, {len(corpus):,} documents, {len(judged):,} judgements: "
-        f"{corpus_path.name}, {queries_path.name}, {qrels_path.relative_to(folder)}"
-    )
+    files = f"{corpus_path.name}, {queries_path.name}, {qrels_path.relative_to(folder)}"
+    return _described(folder.name, queries, corpus, judged, f": {files}")
+
+
+def _described(
+    name: str,
+    queries: Mapping[str, str],
+    corpus: Mapping[str, str],
+    judged: Judgements,
+    files: str = "",
+) -> RetrievalSet:
+    """The searches, with what they were read as."""
+    counts = f"{len(queries):,} queries, {len(corpus):,} documents, {len(judged):,} judgements"
+    return from_judgements(name, queries, corpus, judged).described_as(counts + files)
 
 
 def _first_of(folder: Path, names: Sequence[str]) -> Path:
@@ -92,8 +101,8 @@ def _json_rows(path: Path) -> list[Row]:
     """Id, and title and text as one, of each object."""
     rows = []
     for place, item in json_objects(path):
-        key, title, text = (cell_text(item.get(name)) for name in ("_id", "title", "text"))
-        rows.append(Row(place, [key, f"{title} {text}"]))
+        key = cell_text(item.get("_id"))
+        rows.append(Row(place, [key, _document_text(item)]))
     return rows
 
 
@@ -101,7 +110,7 @@ def _read_judgements(
     path: Path, queries: Collection[str], corpus: Collection[str], folder: str
 ) -> Judgements:
     """The grades, at least 0. A first line whose grade is a word is a header."""
-    judged: Judgements = {}
+    judged = {}
     for number, row in enumerate(split_lines(path, None)):
         _check_columns(row, (3, 4))
         query, text, grade = row.cells[0], row.cells[-2], row.cells[-1].strip()
@@ -113,8 +122,8 @@ def _read_judgements(
                 _REMEDY,
                 code="bad-grade",
             )
-        _check_known(row, "query", query, queries, folder)
-        _check_known(row, "text", text, corpus, folder)
+        _check_known(row.place, "query", query, queries, folder)
+        _check_known(row.place, "text", text, corpus, folder)
         judged[query, text] = max(0, int(grade))
 
     if not any(judged.values()):
@@ -122,10 +131,10 @@ def _read_judgements(
     return judged
 
 
-def _check_known(row: Row, kind: str, key: str, known: Collection[str], source: str) -> None:
+def _check_known(place: str, kind: str, key: str, known: Collection[str], source: str) -> None:
     if key not in known:
         raise UserError(
-            f"{row.place}: the {kind} {key!r} is not in {source}", LINE_REMEDY, code="unknown-id"
+            f"{place}: the {kind} {key!r} is not in {source}", LINE_REMEDY, code="unknown-id"
         )
 
 
@@ -144,23 +153,25 @@ def from_dictionaries(name: str, searches: Mapping[str, Mapping[str, Any]]) -> R
     InformationRetrievalEvaluator have them: "queries" (id -> text), "corpus" (id -> text, or title
     and text), and "qrels" or "relevant_docs" (query -> text -> grade, or query -> its texts).
     """
-    corpus = {str(key): _document_text(value) for key, value in searches["corpus"].items()}
-    queries = {str(key): cell_text(value) for key, value in searches["queries"].items()}
+    corpus = {}
+    for key, document in searches["corpus"].items():
+        corpus[str(key)] = _document_text(document)
+    queries = {}
+    for key, query in searches["queries"].items():
+        queries[str(key)] = cell_text(query)
     qrels = searches.get("qrels") or searches.get("relevant_docs") or {}
 
-    judged: Judgements = {}
+    judged = {}
     for query, texts in qrels.items():
+        place = f"{name}: the judgement of {query!r}"
+        query_key = str(query)
         grades = dict(texts) if isinstance(texts, Mapping) else dict.fromkeys(texts, 1)
         for text, grade in grades.items():
-            row = Row(f"{name}: the judgement of {query!r}", [])
-            _check_known(row, "query", str(query), queries, name)
-            _check_known(row, "text", str(text), corpus, name)
-            judged[str(query), str(text)] = max(0, int(grade))
-
-    retrieval_set = from_judgements(name, queries, corpus, judged)
-    return retrieval_set.described_as(
-        f"{len(queries):,} queries, {len(corpus):,} documents, {len(judged):,} judgements"
-    )
+            text_key = str(text)
+            _check_known(place, "query", query_key, queries, name)
+            _check_known(place, "text", text_key, corpus, name)
+            judged[query_key, text_key] = max(0, int(grade))
+    return _described(name, queries, corpus, judged)
 
 
 def _document_text(value: object) -> str:

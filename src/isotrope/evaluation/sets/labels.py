@@ -117,22 +117,20 @@ def in_words(labels: Labels) -> str:
 
 
 def _graded_pairs(table: LabelTable) -> GradedPairs:
-    gold = np.array([score_of(row, table.columns) for row in table.rows], dtype=np.float64)
-    if len(table.rows) < FEWEST_PAIRS or not np.ptp(gold):
+    gold = np.array([score_of(row, table.columns) for row in table.rows])
+    if len(gold) < FEWEST_PAIRS or not np.ptp(gold):
         raise UserError(
             f"{table.source}: {len(gold)} pair(s) with {len(np.unique(gold))} score(s)",
             f"give at least {FEWEST_PAIRS} graded pairs, with scores that differ",
             code="too-few-pairs",
         )
-    first = [row.cells[0] for row in table.rows]
-    second = [row.cells[1] for row in table.rows]
-    return GradedPairs(table.name, first, second, gold, _read_as(table, IN_WORDS["pairs"]))
+    read_as = _read_as(table, IN_WORDS["pairs"])
+    return GradedPairs(table.name, table.column(0), table.column(1), gold, read_as)
 
 
 def _classes(table: LabelTable) -> RetrievalSet:
-    texts = [row.cells[0] for row in table.rows]
-    labels = [row.cells[1] for row in table.rows]
-    searches = same_class(table.name, texts, labels)
+    labels = table.column(1)
+    searches = same_class(table.name, table.column(0), labels)
     return searches.described_as(_read_as(table, f"texts of {len(set(labels)):,} classes"))
 
 
@@ -141,32 +139,31 @@ def _searches(table: LabelTable) -> RetrievalSet:
 
     A question that is also a text of the corpus need not find itself.
     """
-    queries = [row.cells[0] for row in table.rows]
-    answers = [row.cells[1] for row in table.rows]
-    wrong = [cell for row in table.rows for cell in row.cells[2:]]
-
-    corpus = {text: text for text in [*answers, *wrong]}
+    queries = {query: query for query in table.column(0)}
+    texts = table.column(1)
+    if table.kind == "triples":
+        texts += table.column(2)
+    corpus = {text: text for text in texts}
     if len(corpus) < 2:
         raise UserError(
             f"{table.source}: {len(corpus)} answer(s)",
             "give at least two, or there is nothing to search",
             code="too-few-answers",
         )
-    judged = {
-        (query, answer): 1
-        for query, answer in zip(queries, answers, strict=True)
-        if query != answer
-    }
+
+    judged = {}
+    for row in table.rows:
+        query, answer = row.cells[:2]
+        if query != answer:
+            judged[query, answer] = 1
     if not judged:
         raise UserError(
             f"{table.source}: every question is its own answer", LINE_REMEDY, code="no-answers"
         )
-    by_text = {query: query for query in queries}
-    searches = from_judgements(table.name, by_text, corpus, judged)
-    description = (
-        f"{IN_WORDS[table.kind]} ({len(by_text):,} questions, {len(corpus):,} texts to search)"
-    )
-    return searches.described_as(_read_as(table, description))
+
+    searches = from_judgements(table.name, queries, corpus, judged)
+    counts = f"{len(queries):,} questions, {len(corpus):,} texts to search"
+    return searches.described_as(_read_as(table, f"{IN_WORDS[table.kind]} ({counts})"))
 
 
 def _read_as(table: LabelTable, description: str) -> str:

@@ -24,7 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-from isotrope.evaluation.sets.files import counted, data_folder, downloaded, lines_of
+from isotrope.evaluation.sets.files import DataFolder, counted, data_folder, downloaded, lines_of
 from isotrope.evaluation.sets.judged_folder import read_judged_folder
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet, from_judgements, same_class
 
@@ -37,7 +37,7 @@ PUBLIC_SETS = ("SciFact", "Banking77", "StackOverflow", *_COLLECTIONS)
 RETRIEVAL_TASKS = {"test": PUBLIC_SETS, "dev": PUBLIC_SETS[:3]}
 
 
-def load_retrieval_set(data: str | Path | None, task: str, setting: str = "test") -> RetrievalSet:
+def load_retrieval_set(data: DataFolder, task: str, setting: str = "test") -> RetrievalSet:
     """One of the known domains, from `domain/` in the data folder, as it was published.
 
     Args:

@@ -5,16 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
+import pandas
 import xxhash
 from scipy.sparse import csr_array
 
 from isotrope.errors import UserError
+from isotrope.evaluation.results import Indices
 from isotrope.evaluation.search import CUTOFF, Search, encoder_search, ndcg_at, rank_search
 from isotrope.text.permutation import evenly
 from isotrope.types import Encoder, Vector
-
-Indices = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +80,10 @@ class RetrievalSet:
     def _columns_for(self, rows: Indices) -> Indices:
         """What is relevant to the queries of these rows, and a like share of the other texts."""
         relevant = np.unique(self.grades[rows].indices)
-        irrelevant = np.setdiff1d(np.arange(len(self.corpus)), relevant)
-        share = evenly(len(irrelevant), round(len(irrelevant) * len(rows) / self.size))
-        return np.union1d(relevant, irrelevant[share])
+        others = np.setdiff1d(np.arange(len(self.corpus)), relevant)
+        count = round(len(others) * len(rows) / self.size)
+        share = evenly(len(others), count)
+        return np.union1d(relevant, others[share])
 
     def score(self, encoder: Encoder) -> Vector:
         """nDCG@10 of each query that has something to find: (Q',)."""
@@ -97,12 +97,11 @@ class RetrievalSet:
     def checksum(self) -> str:
         """xxh3 (128 bits, hexadecimal) of the texts, the grades and the classes, in their order."""
         digest = xxhash.xxh3_128(json.dumps([self.queries, self.corpus]).encode())
-        nothing = np.array([-1])
-        own_documents = nothing if self.own_documents is None else self.own_documents
-        labels = nothing if self.labels is None else self.labels
         grades = self.grades.sorted_indices()  # the order of entries says nothing
-        for part in (grades.indptr, grades.indices, grades.data, own_documents, labels):
-            digest.update(np.ascontiguousarray(part, "<f8").tobytes())
+        parts = (grades.indptr, grades.indices, grades.data, self.own_documents, self.labels)
+        for part in parts:
+            numbers = np.array([-1]) if part is None else part
+            digest.update(np.ascontiguousarray(numbers, "<f8").tobytes())
         return digest.hexdigest()
 
 
@@ -110,8 +109,9 @@ def _renumbered(documents: Indices | None, rows: Indices, columns: Indices) -> I
     """The documents (Q,) of these rows, by their places among the columns; -1: not there."""
     if documents is None:
         return None
-    place_of = {int(column): number for number, column in enumerate(columns)}
-    return np.array([place_of.get(int(documents[row]), -1) for row in rows], dtype=np.int64)
+    own = documents[rows]
+    places = np.searchsorted(columns, own)  # the columns rise
+    return np.where(np.isin(own, columns), places, -1)
 
 
 def same_class(
@@ -126,19 +126,17 @@ def same_class(
 
     Raises UserError if there is one class only, or if no query has anything to find.
     """
-    names = sorted({*labels, *corpus_labels})
-    numbers = {label: number for number, label in enumerate(names)}
-    classes = np.array([numbers[label] for label in labels], dtype=np.int64)
+    all_labels = np.array([*labels, *corpus_labels], dtype=object)
+    numbers, names = pandas.factorize(all_labels, sort=True)
+    classes, corpus_classes = np.split(numbers, [len(labels)])
 
-    members = _membership(classes, len(names))  # (Q, C)
+    members = membership(classes, len(names))  # (Q, C)
     if corpus is None:
         grades = members @ members.T  # (Q, Q)
         grades.setdiag(0)
         grades.eliminate_zeros()
     else:
-        corpus_classes = np.array([numbers[label] for label in corpus_labels], dtype=np.int64)
-        corpus_members = _membership(corpus_classes, len(names))  # (M, C)
-        grades = members @ corpus_members.T  # (Q, M)
+        grades = members @ membership(corpus_classes, len(names)).T  # (Q, M)
 
     if len(names) < 2 or grades.nnz == 0:
         raise UserError(
@@ -156,7 +154,7 @@ def same_class(
     )
 
 
-def _membership(classes: Indices, class_count: int) -> csr_array:
+def membership(classes: Indices, class_count: int) -> csr_array:
     """1 where text n is in class c: (N,) → (N, C)."""
     rows = np.arange(len(classes))
     return csr_array((np.ones(len(classes)), (rows, classes)), shape=(len(classes), class_count))
@@ -181,14 +179,15 @@ def from_judgements(
     rows = [row_of[query] for query, _ in judged]
     columns = [column_of[text] for _, text in judged]
     values = np.array(list(judged.values()), dtype=np.float64)
-    grades = csr_array((values, (rows, columns)), shape=(len(queries), len(corpus)))
+    shape = (len(queries), len(corpus))
+    grades = csr_array((values, (rows, columns)), shape=shape)
     grades.eliminate_zeros()
 
     own_documents = np.full(len(queries), -1)  # (Q,)
-    for row, (key, query) in enumerate(queries.items()):
+    for key, query in queries.items():
         if query in corpus.get(key, ""):
-            own_documents[row] = column_of[key]
-    has_own_documents = bool((own_documents >= 0).any())
+            own_documents[row_of[key]] = column_of[key]
+    has_own_documents = own_documents.max(initial=-1) >= 0
     return RetrievalSet(
         name,
         queries=list(queries.values()),

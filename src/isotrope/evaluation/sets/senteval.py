@@ -19,9 +19,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from isotrope.evaluation.sets.files import counted, downloaded, downstream_folder, lines_of
+from isotrope.evaluation.results import Indices
+from isotrope.evaluation.sets.files import (
+    DataFolder,
+    counted,
+    downloaded,
+    downstream_folder,
+    lines_of,
+)
 from isotrope.evaluation.sets.graded_pairs import GradedPairs
 
 # Scored pairs of each subset, in SentEval's order: 3108, 1500, 3750, 3000 and 1186 in all.
@@ -127,11 +133,16 @@ class LabelledTexts:
 
     first: list[str]  # (N,)
     second: list[str] | None  # (N,) if the task is about pairs
-    labels: npt.NDArray[np.int64]  # (N,)
+    labels: Indices  # (N,)
+
+    @property
+    def texts(self) -> list[str]:
+        """All that is encoded, repeated texts included."""
+        return [*self.first, *(self.second or [])]
 
 
 def load_sts(
-    data: str | Path | None, task: str, splits: Sequence[str] = ("dev", "test")
+    data: DataFolder, task: str, splits: Sequence[str] = ("dev", "test")
 ) -> dict[str, GradedPairs]:
     """Load one STS task: subset name → pairs for STS12 … STS16, split name → pairs for
     STSBenchmark, SICKRelatedness.
@@ -153,18 +164,18 @@ def _scored_split(folder: Path, task: str, split: str) -> GradedPairs:
     if task == "STSBenchmark":
         path = folder / f"STS/STSBenchmark/sts-{split}.csv"
         header_lines = 0
-        columns = (5, 6, 4)
+        first, second, score = 5, 6, 4
     else:
         name = {"dev": "trial", "test": "test_annotated"}.get(split, split)
         path = folder / f"SICK/SICK_{name}.txt"
         header_lines = 1
-        columns = (1, 2, 3)
+        first, second, score = 1, 2, 3
 
     with downloaded(path):
         lines = counted(lines_of(path)[header_lines:], SPLITS[task][split])
-        cells = [line.split("\t") for line in lines]
-        first, second, gold = ([row[column] for row in cells] for column in columns)
-        return _pairs(f"{task} {split}", first, second, [float(score) for score in gold])
+        rows = [line.split("\t") for line in lines]
+        gold = [row[score] for row in rows]
+        return _pairs(f"{task} {split}", rows, (first, second), gold)
 
 
 def _subset(folder: Path, task: str, name: str) -> GradedPairs:
@@ -172,35 +183,37 @@ def _subset(folder: Path, task: str, name: str) -> GradedPairs:
     gold_path = folder / f"STS.gs.{name}.txt"
     with downloaded(gold_path):
         gold_lines = lines_of(gold_path)
-        scored = [number for number, gold in enumerate(gold_lines) if gold.strip()]
-        gold = [float(gold_lines[number]) for number in counted(scored, SUBSETS[task][name])]
+        scored = [number for number, line in enumerate(gold_lines) if line.strip()]
+        counted(scored, SUBSETS[task][name])
+        gold = [float(gold_lines[number]) for number in scored]
 
     path = folder / f"STS.input.{name}.txt"
     with downloaded(path):
         lines = counted(lines_of(path), len(gold_lines))
-        cells = [lines[number].split("\t") for number in scored]
-        first = [row[0] for row in cells]
-        second = [row[1] for row in cells]
-        return _pairs(f"{task} {name}", first, second, gold)
+        rows = [lines[number].split("\t") for number in scored]
+        return _pairs(f"{task} {name}", rows, (0, 1), gold)
 
 
 def _pairs(
-    name: str, first: Sequence[str], second: Sequence[str], gold: Sequence[float]
+    name: str,
+    rows: Sequence[Sequence[str]],
+    columns: tuple[int, int],
+    gold: Sequence[str] | Sequence[float],
 ) -> GradedPairs:
-    """The pairs as SentEval reads them, one space between two words."""
-    return GradedPairs(
-        name,
-        first=[_joined(sentence) for sentence in first],
-        second=[_joined(sentence) for sentence in second],
-        gold=np.array(gold, dtype=np.float64),
-    )
+    first, second = (_texts(rows, column) for column in columns)
+    return GradedPairs(name, first, second, np.array(gold, dtype=np.float64))
+
+
+def _texts(rows: Sequence[Sequence[str]], column: int) -> list[str]:
+    """The sentences of a column as SentEval reads them, one space between two words."""
+    return [_joined(row[column]) for row in rows]
 
 
 def _joined(sentence: str) -> str:
     return " ".join(sentence.split())
 
 
-def load_transfer(data: str | Path | None, task: str) -> dict[str, LabelledTexts]:
+def load_transfer(data: DataFolder, task: str) -> dict[str, LabelledTexts]:
     """Load one transfer task: "all" for MR, CR, SUBJ, MPQA; "train", "test" for TREC, MRPC; and
     "dev" for SST2, SST5.
 
@@ -219,30 +232,34 @@ def _labelled_split(folder: Path, task: str, split: str) -> LabelledTexts:
     layout = _SPLIT[task]
     name, expected = layout.files[split]
     path = folder / name
+    most_cuts = 1 if layout.separator == " " else -1  # a sentence has spaces
+    width = 1 + max(layout.label, *layout.sentences)
     with downloaded(path):
         lines = counted(lines_of(path, layout.encoding)[layout.header :], expected)
-        most_cuts = 1 if layout.separator == " " else -1  # a sentence has spaces
         rows = [line.strip().split(layout.separator, most_cuts) for line in lines]
-        width = 1 + max(layout.label, *layout.sentences)
-        if any(len(row) != width for row in rows):
+        if {len(row) for row in rows} != {width}:
             raise ValueError("a line has too few columns, or too many")
 
-        labels = [row[layout.label].partition(":")[0] for row in rows]
-        numbers = [layout.classes.index(label) for label in labels]
-        texts = [[_joined(row[column]) for row in rows] for column in layout.sentences]
-        second = texts[1] if len(texts) > 1 else None
-        return LabelledTexts(texts[0], second, np.array(numbers, dtype=np.int64))
+        numbers = []
+        for row in rows:
+            label = row[layout.label].partition(":")[0]
+            numbers.append(layout.classes.index(label))
+        first, *others = (_texts(rows, column) for column in layout.sentences)
+        second = others[0] if others else None
+        return LabelledTexts(first, second, np.array(numbers, dtype=np.int64))
 
 
 def _binary(folder: Path, task: str) -> LabelledTexts:
     sentences: list[str] = []
     labels: list[int] = []
-    for label, (name, expected) in zip((1, 0), _BINARY[task].items(), strict=True):
+    classes = (1, 0)
+    for label, (name, expected) in zip(classes, _BINARY[task].items(), strict=True):
         path = folder / name
         with downloaded(path):
             lines = counted(lines_of(path, "latin-1"), expected)
             sentences += [_joined(line) for line in lines]
             labels += [label] * expected
-            if task == "SUBJ" and len(set(sentences)) < len(sentences):  # the real one repeats none
+            has_repeats = len(set(sentences)) < len(sentences)
+            if task == "SUBJ" and has_repeats:  # the real one has none
                 raise ValueError("sentences are repeated: a corrupt SUBJ, as one once circulated")
     return LabelledTexts(sentences, None, np.array(labels, dtype=np.int64))

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import pandas
+
 from isotrope.errors import UserError
 
 if TYPE_CHECKING:
     import numpy as np
-    import pandas as pd
     import pyarrow as pa
     from datasets import Dataset, DatasetDict, IterableDataset
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 # dictionary or a sequence.
 TableLike: TypeAlias = (
     "str | Path | Mapping[str, Any] | Iterable[Mapping[str, Any]] | Iterable[Sequence[Any]]"
-    " | np.ndarray[Any, Any] | pd.DataFrame | pa.Table | Dataset | DatasetDict | IterableDataset"
+    " | np.ndarray[Any, Any] | pandas.DataFrame | pa.Table | Dataset | DatasetDict | IterableDataset"
 )
 
 IN_MEMORY = "labels"  # the name of a table that is no file
@@ -49,6 +50,23 @@ class JudgedTable:
     columns: list[str] | None  # None: lines of text, of which the first may be a header
     rows: list[Row]
 
+    @property
+    def header(self) -> Sequence[str]:
+        """The names of the columns, or the first line, which may hold them."""
+        if self.columns is None:
+            return self.rows[0].cells if self.rows else []
+        return self.columns
+
+    @property
+    def names(self) -> list[str]:
+        """The header in lower case."""
+        return [name.strip().lower() for name in self.header]
+
+    @property
+    def data(self) -> list[Row]:
+        """The rows below the header."""
+        return self.rows[1:] if self.columns is None else self.rows
+
 
 def read_table(source: TableLike) -> JudgedTable:
     """A table from a file (.tsv, .csv, .jsonl) or from memory.
@@ -62,7 +80,7 @@ def read_table(source: TableLike) -> JudgedTable:
         splits = {str(name): split for name, split in source.items()}
         if all(_column_names(split) for split in splits.values()):
             return _read_split(splits)
-        return _from_columns(splits)
+        return _from_rows(list(splits), zip(*splits.values(), strict=True))
 
     columns = _column_names(source)
     if columns:
@@ -76,7 +94,10 @@ def _read_file(path: Path) -> JudgedTable:
 
     objects = list(json_objects(path))
     columns = _names_in([item for _, item in objects])
-    rows = [Row(place, [cell_text(item.get(name)) for name in columns]) for place, item in objects]
+    rows = []
+    for place, item in objects:
+        cells = [cell_text(item.get(name)) for name in columns]
+        rows.append(Row(place, cells))
     return JudgedTable(path.stem, str(path), columns, rows)
 
 
@@ -91,11 +112,6 @@ def _read_split(splits: Mapping[str, Any]) -> JudgedTable:
             code="several-splits",
         )
     return read_table(splits[TEST_SPLIT])
-
-
-def _from_columns(columns: Mapping[str, Iterable[Any]]) -> JudgedTable:
-    """A table from name -> values."""
-    return _from_rows(list(columns), zip(*columns.values(), strict=True))
 
 
 def _from_list(items: Sequence[Any]) -> JudgedTable:
@@ -113,14 +129,16 @@ def _from_list(items: Sequence[Any]) -> JudgedTable:
 
 
 def _from_rows(columns: Sequence[Any], rows: Iterable[Iterable[Any]]) -> JudgedTable:
-    return JudgedTable(IN_MEMORY, IN_MEMORY, [str(column) for column in columns], _numbered(rows))
+    names = [str(column) for column in columns]
+    return JudgedTable(IN_MEMORY, IN_MEMORY, names, _numbered(rows))
 
 
 def _numbered(rows: Iterable[Iterable[Any]]) -> list[Row]:
-    return [
-        Row(f"row {number}", [cell_text(cell) for cell in cells])
-        for number, cells in enumerate(rows, start=1)
-    ]
+    numbered = []
+    for number, cells in enumerate(rows, start=1):
+        texts = [cell_text(cell) for cell in cells]
+        numbered.append(Row(f"row {number}", texts))
+    return numbered
 
 
 def _column_names(table: Any) -> list[Any]:
@@ -133,21 +151,15 @@ def _column_names(table: Any) -> list[Any]:
     return list(names)
 
 
-def _named_rows(table: Any, columns: Sequence[Any]) -> Iterator[Iterable[Any]]:
-    """The rows of a DataFrame or a Dataset."""
+def _named_rows(table: Any, columns: Sequence[Any]) -> Iterable[Iterable[Any]]:
+    """The rows of a table of a library."""
     if hasattr(table, "itertuples"):  # pandas, where two columns may have one name
-        return iter(table.itertuples(index=False, name=None))
-    return ([row[name] for name in columns] for row in _dictionaries(table, columns))
-
-
-def _dictionaries(table: Any, columns: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
-    """The rows of a table as dictionaries, as those of a Dataset or an IterableDataset are."""
+        return table.itertuples(index=False, name=None)  # type: ignore[no-any-return]
     if hasattr(table, "iter_rows"):  # polars
-        yield from table.iter_rows(named=True)
-    elif hasattr(table, "to_pylist"):  # pyarrow
-        yield from table.to_pylist()
-    else:
-        yield from table
+        return table.iter_rows()  # type: ignore[no-any-return]
+    if hasattr(table, "to_pylist"):  # pyarrow
+        table = table.to_pylist()
+    return ([row[name] for name in columns] for row in table)
 
 
 def _names_in(items: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -157,12 +169,7 @@ def _names_in(items: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def cell_text(value: Any) -> str:
     """A cell as text; "" for None, NaN and pandas' NA."""
-    if value is None:
-        return ""
-    try:
-        is_missing = bool(value != value)
-    except (TypeError, ValueError):  # NA has no truth value, and neither has an array
-        is_missing = type(value).__name__ == "NAType"
+    is_missing = pandas.api.types.is_scalar(value) and pandas.isna(value)
     return "" if is_missing else str(value)
 
 
@@ -171,15 +178,19 @@ def split_lines(path: Path, separator: str | None) -> list[Row]:
 
     ``separator`` None: a tab if the first line has one, else any white space.
     """
-    lines = [f"{line}\n" for line in _decode(path).split("\n")]
+    lines = _decode(path).split("\n")
     if path.suffix.lower() == ".csv":
-        return _csv_rows(path, lines)
+        return _csv_rows(path, [f"{line}\n" for line in lines])
 
-    numbered = [(number, line.rstrip("\r\n")) for number, line in enumerate(lines, start=1)]
-    filled = [(number, line) for number, line in numbered if line.strip()]
-    if separator is None and filled and "\t" in filled[0][1]:
-        separator = "\t"
-    return [Row(f"{path}, line {number}", line.split(separator)) for number, line in filled]
+    rows: list[Row] = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        if separator is None and not rows and "\t" in line:
+            separator = "\t"
+        cells = line.rstrip("\r").split(separator)
+        rows.append(Row(f"{path}, line {number}", cells))
+    return rows
 
 
 def _csv_rows(path: Path, lines: Iterable[str]) -> list[Row]:

@@ -6,6 +6,7 @@ who saw no other grade. The pairs cover ten constructions (paraphrase, negation,
 on everyday and technical topics.
 """
 
+import csv
 from importlib.resources import files
 
 import numpy as np
@@ -15,16 +16,14 @@ from isotrope.evaluation.sets.graded_pairs import GradedPairs
 
 def similarity_pairs() -> GradedPairs:
     """The pairs with the mean of their two grades, 0 … 5."""
-    # all in one order
-    rows, *graded = (_rows(name) for name in ("pairs.tsv", "grades_a.tsv", "grades_b.tsv"))
-    gold = np.mean([[float(row["grade"]) for row in grades] for grades in graded], axis=0)
-    return GradedPairs(
-        "similarity", [row["first"] for row in rows], [row["second"] for row in rows], gold
-    )
+    pairs = _rows("pairs.tsv")  # all files are in one order
+    grades = [_rows("grades_a.tsv"), _rows("grades_b.tsv")]
+    gold = np.mean([[float(row["grade"]) for row in rows] for rows in grades], axis=0)
+    first = [row["first"] for row in pairs]
+    second = [row["second"] for row in pairs]
+    return GradedPairs("similarity", first, second, gold)
 
 
 def _rows(file: str) -> list[dict[str, str]]:
-    header, *lines = (
-        line.split("\t") for line in (files(__name__) / file).read_text("utf-8").splitlines()
-    )
-    return [dict(zip(header, line, strict=True)) for line in lines]
+    lines = (files(__name__) / file).read_text("utf-8").splitlines()
+    return list(csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE, strict=True))
