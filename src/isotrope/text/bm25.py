@@ -55,8 +55,9 @@ def bm25_weights(counts: csr_array, k1: float, b: float) -> csr_array:
     idf(t) · f / (f + k1 (1 − b + b |d| / mean length)) for f occurrences of word t in text d, where
     idf(t) = log(1 + (N − n + 0.5) / (n + 0.5)) of a word that n of N texts have.
     """
-    texts_with_word = np.bincount(counts.indices, minlength=counts.shape[1])  # (V,)
-    texts_without = counts.shape[0] - texts_with_word
+    text_count, word_count = counts.shape
+    texts_with_word = np.bincount(counts.indices, minlength=word_count)  # (V,)
+    texts_without = text_count - texts_with_word
     idf = np.log1p((texts_without + 0.5) / (texts_with_word + 0.5))
 
     lengths = counts.sum(axis=1)  # (N,)

@@ -5,10 +5,10 @@ They are written once and found again.
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ from datasets import Dataset
 from isotrope.errors import UserError, printable
 from isotrope.store.cache import cached
 from isotrope.store.files import new_file, write_json
-from isotrope.text.cleaning import CleaningReport, Row, bad_text, cleaned
+from isotrope.text.cleaning import CleaningReport, Row, UncleanRow, bad_text, cleaned
 from isotrope.text.files import TextFile
 from isotrope.text.permutation import Permutation, RowIds, derive
 from isotrope.text.readers import document_rows, files_with_progress, rows
@@ -34,6 +34,8 @@ _DOCUMENT = pa.schema([("title", pa.string()), ("paragraphs", pa.list_(pa.string
 _DOCUMENTS_AT_ONCE = 1024  # in memory
 _TICK = 0.02  # seconds between two times of files
 _HELD_OUT = -2  # the stream of `Documents.split`; -1 is that of a sample
+
+_Batch = list[Sequence[Any]]  # the columns of some rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ class Texts:
     def texts(self, rows: RowIds) -> list[str]:
         """The sentences of these rows: their first column."""
         impossible = rows[(rows < 0) | (rows >= len(self))]
-        if len(impossible):
+        if impossible.size:
             raise UserError(
                 f"row id {impossible[0]} in a corpus of {len(self)}",
                 "let 'label' hold the row numbers",
@@ -122,7 +124,8 @@ class Documents:
             )
         permutation = Permutation(len(self), derive(seed, _HELD_OUT))
         order = permutation[np.arange(len(self))]
-        return np.sort(order[held_out:]), np.sort(order[:held_out])
+        left_out, trained_on = np.split(order, [held_out])
+        return np.sort(trained_on), np.sort(left_out)
 
 
 def build_texts(
@@ -142,21 +145,18 @@ def build_texts(
     fields = [(name, pa.string()) for name in columns.names]
     schema = pa.schema([*fields, ("label", pa.int64())])
 
-    def batches(files: Sequence[TextFile], report: CleaningReport) -> Iterator[list[pa.Array]]:
+    def batches(files: Sequence[TextFile], report: CleaningReport) -> Iterator[_Batch]:
         placed = _placed_rows(files, columns)
         for batch in cleaned(placed, report, bad_text, keep_duplicates):
-            labels = np.arange(report.kept - len(batch), report.kept)
-            arrays = [pa.array(column, pa.string()) for column in zip(*batch, strict=True)]
-            yield [*arrays, pa.array(labels)]
+            labels = range(report.kept - len(batch), report.kept)
+            yield [*zip(*batch, strict=True), labels]
 
     settings = json.dumps([_TEXTS_VERSION, asdict(columns), keep_duplicates])
-    stored = _stored(sources, settings, cache, schema, batches)
-    return Texts(stored.dataset, columns.names, stored.key, stored.report)
+    dataset, key, report = _stored(sources, settings, cache, schema, batches)
+    return Texts(dataset, columns.names, key, report)
 
 
-def _placed_rows(
-    files: Sequence[TextFile], columns: Columns
-) -> Iterator[tuple[str, tuple[str | None, ...]]]:
+def _placed_rows(files: Sequence[TextFile], columns: Columns) -> Iterator[UncleanRow]:
     for file in files_with_progress(files):
         for line, fields in rows(file, columns):
             yield f"{file}:{line}", fields
@@ -173,34 +173,25 @@ def build_documents(
     Empty ones and exact duplicates are dropped.
     """
 
-    def batches(files: Sequence[TextFile], report: CleaningReport) -> Iterator[list[pa.Array]]:
+    def batches(files: Sequence[TextFile], report: CleaningReport) -> Iterator[_Batch]:
         report.unit = "documents"
         ways = dict[str, None]()
         with_title = 0
         placed = document_rows(files, title_column, text_column, ways)
         for documents in cleaned(placed, report, _blank):
-            titles = [document[0] for document in documents]
-            paragraphs = [document[1:] for document in documents]
-            yield [pa.array(titles, pa.string()), pa.array(paragraphs, pa.list_(pa.string()))]
+            titles = [title for title, *_ in documents]
+            paragraphs = [paragraphs for _, *paragraphs in documents]
+            yield [titles, paragraphs]
             with_title += sum(map(bool, titles))
         have = "has" if with_title == 1 else "have"
         report.notes = (f"{'; '.join(ways)}; {with_title:,} {have} a title",)
 
     settings = json.dumps(["documents", _DOCUMENTS_VERSION, title_column, text_column])
-    stored = _stored(sources, settings, cache, _DOCUMENT, batches)
-    return Documents(stored.dataset, stored.key, stored.report)
+    return Documents(*_stored(sources, settings, cache, _DOCUMENT, batches))
 
 
 def _blank(row: Row) -> str | None:
     return None if any(row) else "blank"
-
-
-class _Stored(NamedTuple):
-    """A corpus in the cache."""
-
-    dataset: Dataset  # mapped
-    key: str
-    report: CleaningReport
 
 
 def _stored(
@@ -208,9 +199,9 @@ def _stored(
     settings: str,
     cache: Path,
     schema: pa.Schema,
-    batches: Callable[[Sequence[TextFile], CleaningReport], Iterable[list[pa.Array]]],
-) -> _Stored:
-    """The rows that ``batches`` finds in the files, and the report that it fills meanwhile.
+    batches: Callable[[Sequence[TextFile], CleaningReport], Iterator[_Batch]],
+) -> tuple[Dataset, str, CleaningReport]:
+    """The rows that ``batches`` finds in the files, mapped; their key; and the report that it fills.
 
     The key is the checksum of the settings and of the files' headers and bytes, in order, from the
     same reading.
@@ -223,7 +214,8 @@ def _stored(
         time.sleep(_TICK)
         total = xxhash.xxh3_128(settings.encode())
         hashed = [replace(source, total=total) for source in sources]
-        report = CleaningReport(tuple(printable(str(source)) for source in sources))
+        names = [printable(str(source)) for source in sources]
+        report = CleaningReport(tuple(names))
         with new_file(draft / _ARROW) as file, pa.ipc.new_stream(file, schema) as writer:
             for columns in batches(hashed, report):
                 writer.write_batch(pa.record_batch(columns, schema=schema))
@@ -239,4 +231,4 @@ def _stored(
     identity = json.dumps([_FILES_VERSION, settings, states])
     folder = cached(cache / xxhash.xxh3_128_hexdigest(identity.encode()), make)
     key, report = json.loads((folder / _REPORT).read_bytes())
-    return _Stored(Dataset.from_file(str(folder / _ARROW)), key, CleaningReport(**report))
+    return Dataset.from_file(str(folder / _ARROW)), key, CleaningReport(**report)

@@ -6,6 +6,7 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -62,7 +63,7 @@ class Columns:
         """What they are called when they are read: text, positive, negative_0, … All hold strings."""
         if self.positive is None:
             return ("text",)
-        negatives = (f"negative_{number}" for number in range(len(self.negatives)))
+        negatives = [f"negative_{number}" for number, _ in enumerate(self.negatives)]
         return ("text", "positive", *negatives)
 
     def choose(self, path: object, columns: Kinds, kept: tuple[str, ...] = ()) -> tuple[str, ...]:
@@ -123,9 +124,7 @@ def _read_jsonl(source: TextFile, choose: Choose, strings: int) -> Iterator[Numb
         # The first object says which columns there are; a null there may become a string later.
         if not chosen:
             chosen = choose([(name, _kind(value)) for name, value in record.items()])
-        for place, name in enumerate(chosen):
-            _check_like_first(source, number, record, name, must_be_string=place < strings)
-        yield number, tuple(record[name] for name in chosen)
+        yield number, _chosen_values(record, chosen, strings, f"{source}:{number}")
 
 
 def _json_object(source: TextFile, number: int, line: str) -> dict[str, Any]:
@@ -139,14 +138,20 @@ def _json_object(source: TextFile, number: int, line: str) -> dict[str, Any]:
     return record
 
 
-def _check_like_first(
-    source: TextFile, number: int, record: dict[str, Any], name: str, must_be_string: bool
-) -> None:
-    problem = f"{source}:{number} is not as the first object: {name!r}"
-    if name not in record:
-        raise _not_jsonl(f"{problem} is missing")
-    if must_be_string and _kind(record[name]) != "string":
-        raise _not_jsonl(f"{problem} holds {_kind(record[name])}, not a string")
+def _chosen_values(
+    record: dict[str, Any], chosen: Sequence[str], strings: int, place: str
+) -> tuple[Any, ...]:
+    """Values of a record, of which the first ``strings`` must hold strings."""
+    values = list[Any]()
+    for name in chosen:
+        problem = f"{place} is not as the first object: {name!r}"
+        if name not in record:
+            raise _not_jsonl(f"{problem} is missing")
+        kind = _kind(record[name])
+        if len(values) < strings and kind != "string":
+            raise _not_jsonl(f"{problem} holds {kind}, not a string")
+        values.append(record[name])
+    return tuple(values)
 
 
 def _not_jsonl(problem: str) -> UserError:
@@ -204,11 +209,12 @@ def tab_separated(table_lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]
     width = 0  # fields of the header
     for line in remaining:
         block = [line]
-        if line.startswith('"') or '\t"' in line:
-            block += remaining.until_quotes_close(line)
+        opens_quotes = line.startswith('"') or '\t"' in line
+        if opens_quotes and line.count('"') % 2:
+            block += _until_quotes_close(remaining)
         fields = _quoted_fields(block, width)
         if fields is None:
-            remaining.put_back(block[1:])
+            remaining.put_back.extendleft(reversed(block[1:]))
             block = [line]
             plain = line.rstrip("\r\n")
             fields = plain.split("\t") if plain else []
@@ -217,34 +223,28 @@ def tab_separated(table_lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]
         yield number, fields
 
 
-class _Lines:
-    """Lines of which some may be looked at and put back."""
+class _Lines(Iterator[str]):
+    """Lines of which some may be put back, to come next."""
 
     def __init__(self, table_lines: Iterable[str]) -> None:
         self._unread = iter(table_lines)
-        self._put_back = deque[str]()
-
-    def __iter__(self) -> Iterator[str]:
-        return self
+        self.put_back = deque[str]()
 
     def __next__(self) -> str:
-        return self._put_back.popleft() if self._put_back else next(self._unread)
+        return self.put_back.popleft() if self.put_back else next(self._unread)
 
-    def until_quotes_close(self, line: str) -> list[str]:
-        """The next lines up to the one in which the quotation marks are even, or `MANY_LINES`."""
-        taken = list[str]()
-        quotes = line.count('"')
-        while quotes % 2 and len(taken) + 1 < MANY_LINES:
-            further = next(self, None)
-            if further is None:
-                break
-            taken.append(further)
-            quotes += further.count('"')
-        return taken
 
-    def put_back(self, table_lines: Sequence[str]) -> None:
-        """Give these lines again next."""
-        self._put_back.extendleft(reversed(table_lines))
+def _until_quotes_close(table_lines: Iterator[str]) -> list[str]:
+    """Lines up to the first one with an odd number of quotation marks.
+
+    With the line that opens them, they are at most `MANY_LINES`.
+    """
+    taken = list[str]()
+    for line in islice(table_lines, MANY_LINES - 1):
+        taken.append(line)
+        if line.count('"') % 2:
+            break
+    return taken
 
 
 SEPARATED = {".csv": _comma_separated, ".tsv": tab_separated}
@@ -262,23 +262,22 @@ def _quoted_fields(block: Sequence[str], width: int) -> list[str] | None:
     if len(block) > 1 and width > 1 and looks_like_rows:
         return None
     try:
-        rows = list(csv.reader(io.StringIO(content, newline=""), delimiter="\t", strict=True))
-    except csv.Error:
+        (fields,) = csv.reader([content], delimiter="\t", strict=True)
+    except (csv.Error, ValueError):  # no row, or several
         return None
     rewritten = io.StringIO(newline="")
-    csv.writer(rewritten, delimiter="\t", lineterminator="\n").writerows(rows)
-    is_same = rewritten.getvalue() == f"{content}\n"
-    return rows[0] if len(rows) == 1 and is_same else None
+    csv.writer(rewritten, delimiter="\t", lineterminator="\n").writerow(fields)
+    return fields if rewritten.getvalue() == f"{content}\n" else None
 
 
 def _refuse_other_separator(header: Sequence[str], separator: str) -> None:
     """Refuse a header of one column that holds another separator."""
     if len(header) != 1:
         return
-    other_separator = next((sign for sign in SEPARATORS if sign in header[0]), None)
-    if other_separator:
-        column = f"its only column {header[0][:80]!r} holds {other_separator!r}"
-        raise csv.Error(f"{column}, and {separator!r} separates columns")
+    for other in SEPARATORS:
+        if other in header[0]:
+            column = f"its only column {header[0][:80]!r} holds {other!r}"
+            raise csv.Error(f"{column}, and {separator!r} separates columns")
 
 
 def _has_swallowed_rows(line_count: int, fields: Sequence[str], separator: str) -> bool:
@@ -290,8 +289,8 @@ def _has_swallowed_rows(line_count: int, fields: Sequence[str], separator: str) 
         return False
     separators_of_row = len(fields) - 1
     for field in fields:
-        inner_lines = [line for line in field.splitlines()[1:-1] if line.strip()]
-        counts = [line.count(separator) for line in inner_lines]
+        inner_lines = field.splitlines()[1:-1]
+        counts = [line.count(separator) for line in inner_lines if line.strip()]
         like_rows = counts.count(separators_of_row)
         if len(counts) >= MANY_LINES - 2 and like_rows >= 0.75 * len(counts):
             return True
@@ -336,11 +335,7 @@ def is_string(column_type: pa.DataType) -> bool:
     """Whether a column of this type holds strings."""
     if pa.types.is_dictionary(column_type):
         column_type = column_type.value_type
-    return bool(
-        pa.types.is_string(column_type)
-        or pa.types.is_large_string(column_type)
-        or pa.types.is_string_view(column_type)
-    )
+    return column_type in (pa.string(), pa.large_string(), pa.string_view())
 
 
 def _values(column: pa.Array) -> list[Any]:
