@@ -62,7 +62,8 @@ def read_page(source: TextFile) -> tuple[str, list[str]]:
     """
     page = whole_text(source)
     blocks = list(_PARSERS[source.format](page))
-    titles = [block.text for block in blocks if block.kind != "text"]
+    headings = [block for block in blocks if block.kind != "text"]
+    titles = [heading.text for heading in headings]
     if source.format == ".md":
         titles.insert(0, _title_of_front_matter(page))
     else:
@@ -70,22 +71,15 @@ def read_page(source: TextFile) -> tuple[str, list[str]]:
     folded = (" ".join(title.split()) for title in titles)
     title = next(filter(None, folded), "")
 
-    body = list[str]()
-    title_is_left_out = False
-    for block in blocks:
-        is_title = block.kind != "text" and block.text == title
-        if is_title and not title_is_left_out:
-            title_is_left_out = True
-        elif block.kind != "code heading":
-            body.append(block.text)
-    return title, body
+    same_heading = next((heading for heading in headings if heading.text == title), None)
+    if same_heading:
+        blocks.remove(same_heading)
+    return title, [block.text for block in blocks if block.kind != "code heading"]
 
 
 def _title_of_front_matter(page: str) -> str:
     matter = _FRONT_MATTER.match(page)
-    if matter is None:
-        return ""
-    line = re.search(r"^title\s*[:=]\s*(.+)$", matter[0], re.MULTILINE)
+    line = matter and re.search(r"^title\s*[:=]\s*(.+)$", matter[0], re.MULTILINE)
     return line[1].strip().strip("\"'") if line else ""
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 from datasets import Dataset, concatenate_datasets
+from numpy.random import Generator, default_rng
 
 from isotrope.console.progress import tell
 from isotrope.errors import UserError
@@ -26,6 +27,7 @@ _ROUND = "round-{}.arrow"
 
 TextPair = tuple[str, str]  # an anchor and its positive
 Drawn = TypeVar("Drawn", bound=tuple[str, ...])
+Item = TypeVar("Item")
 
 
 class PairMaker(Protocol):
@@ -42,7 +44,7 @@ class PairMaker(Protocol):
         """What a document must have for a pair, in words: "two neighbouring sentences"."""
 
     def __call__(
-        self, document: Document, count: int, generator: np.random.Generator
+        self, document: Document, count: int, generator: Generator
     ) -> Sequence[tuple[str, ...]]:
         """At most ``count`` pairs of a document, each different."""
 
@@ -84,6 +86,18 @@ def distinct(draw: Callable[[], Drawn | None], count: int, tries: int = 8) -> li
     return list(items)
 
 
+def random_span(begin: int, end: int, length: int, generator: Generator) -> slice:
+    """A span of ``length`` places, from ``begin`` on and before ``end``, drawn uniformly."""
+    start = int(generator.integers(begin, end - length + 1))
+    return slice(start, start + length)
+
+
+def shuffled(items: Sequence[Item], count: int, generator: Generator) -> list[Item]:
+    """At most ``count`` items in random order."""
+    order = generator.permutation(len(items))[:count]
+    return [items[number] for number in order.tolist()]
+
+
 def open_pairs(
     documents: Documents,
     maker: PairMaker,
@@ -106,13 +120,13 @@ def open_pairs(
     key = _key(documents, maker, rounds, seed, held_out)
 
     def make(draft: Path) -> None:
-        _draw_all(draft, documents, maker, rows, columns=columns, rounds=rounds, seed=seed)
+        _draw_all(draft, documents, maker, rows, rounds=rounds, seed=seed)
 
     folder = cached(cache / key, make)
     datasets = []
     for number in range(rounds):
         datasets.append(Dataset.from_file(str(folder / _ROUND.format(number))))
-    sizes = tuple(len(dataset) for dataset in datasets if len(dataset))
+    sizes = tuple(filter(None, map(len, datasets)))
     dataset = concatenate_datasets(datasets)
     dataset = dataset.add_column("label", np.arange(len(dataset)))
 
@@ -146,11 +160,11 @@ def _draw_all(
     maker: PairMaker,
     rows: RowIds,
     *,
-    columns: Sequence[str],
     rounds: int,
     seed: int,
 ) -> None:
     """Write the pairs of all rounds, a file each, in one pass over the documents."""
+    columns = _columns_of(maker)
     unit = "texts" if len(columns) == 1 else "pairs"
     schema = pa.schema([(name, pa.string()) for name in columns])
     documents_with_pair = 0
@@ -164,13 +178,14 @@ def _draw_all(
             batch = rows[begin : begin + _DOCUMENTS_AT_ONCE]
             pairs_of_documents = []
             for row, document in zip(batch.tolist(), documents.each(batch), strict=True):
-                generator = np.random.default_rng([seed, row])
+                generator = default_rng([seed, row])
                 pairs_of_documents.append(maker(document, rounds, generator))
             documents_with_pair += sum(map(bool, pairs_of_documents))
             for number, writer in enumerate(writers):
                 round_ = [pairs[number] for pairs in pairs_of_documents if len(pairs) > number]
                 if round_:
-                    writer.write_batch(_record_batch(round_, schema))
+                    drawn_columns = list(zip(*round_, strict=True))
+                    writer.write_batch(pa.record_batch(drawn_columns, schema=schema))
     if documents_with_pair < 2:
         has = "has" if documents_with_pair == 1 else "have"
         raise UserError(
@@ -178,8 +193,3 @@ def _draw_all(
             f"give documents with {maker.needs}, or choose another kind of pairs",
             "too-few-pairs",
         )
-
-
-def _record_batch(pairs: Sequence[tuple[str, ...]], schema: pa.Schema) -> pa.RecordBatch:
-    columns = [pa.array(column, pa.string()) for column in zip(*pairs, strict=True)]
-    return pa.record_batch(columns, schema=schema)

@@ -40,30 +40,27 @@ class RowOrder:
         self.size = n if count is None else count
         self._rounds = list[_Round]()
         begin = 0
-        rows_left = self.size
         for number, size in enumerate(rounds or (n,)):
-            if rows_left <= 0:
+            if begin >= self.size:
                 break
-            round_seed = seed if number == 0 else derive(seed, _ROUNDS - number)
+            round_seed = derive(seed, _ROUNDS - number) if number else seed
             sample = None
             if count is not None:
                 sample = Permutation(size, derive(round_seed, _SAMPLE))
-            self._rounds.append(_Round(begin, min(size, rows_left), round_seed, sample))
+            sampled_size = min(size, self.size - begin)
+            self._rounds.append(_Round(begin, sampled_size, round_seed, sample))
             begin += size
-            rows_left -= size
-        self.rounds = tuple(
-            round_.size for round_ in self._rounds
-        )  # rows of the sample in each round
+        # rows of the sample in each round
+        self.rounds = tuple(round_.size for round_ in self._rounds)
 
     def rows(self, begin: int, end: int, epoch: int = 0) -> RowIds:
         """Row ids (end - begin,) at these places of an epoch."""
-        rows = [np.zeros(0, np.int64)]
-        first = 0  # place of the round within the epoch
+        rows = []
         for round_ in self._rounds:
-            places = np.arange(max(begin - first, 0), min(end - first, round_.size))
-            if len(places):
-                rows.append(round_.rows(places, epoch))
-            first += round_.size
+            # Only the last round may be sampled, so each begins in the epoch as in the corpus.
+            first = max(begin - round_.begin, 0)
+            last = min(end - round_.begin, round_.size)
+            rows.append(round_.rows(np.arange(first, last), epoch))
         return np.concatenate(rows)
 
 
@@ -177,9 +174,8 @@ class PermutedBatches(BatchSampler):
             end = first + self._used(size)
             for begin in range(first, end, rows_at_once):
                 stop = min(begin + rows_at_once, end)
-                rows = self._order.rows(begin, stop, self.epoch).tolist()
-                for start in range(0, len(rows), self.batch_size):
-                    yield rows[start : start + self.batch_size]
+                rows = self._order.rows(begin, stop, self.epoch)
+                yield from rows.reshape(-1, self.batch_size).tolist()
             first += size
 
 

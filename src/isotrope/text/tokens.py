@@ -217,14 +217,9 @@ class TokenStore:
         features = dict(reader.template)
         for key, value in reader.template.items():
             if isinstance(value, Tensor):
-                features[key] = _tensor(arrays.get(key))
+                array = arrays.get(key)
+                features[key] = array if array is None else torch.from_numpy(array.astype(np.int64))
         return features
-
-
-def _tensor(values: npt.NDArray[Any] | None) -> Tensor | None:
-    if values is None:
-        return None
-    return torch.from_numpy(values.astype(np.int64))
 
 
 def _store_key(readers: Sequence[TextReader], corpus: Texts, rows: RowIds | None) -> str:

@@ -7,15 +7,16 @@ https://arxiv.org/abs/2112.09118.
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.random import Generator
 
 from isotrope.text.corpus import Document
-from isotrope.text.pair_corpus import Lengths, TextPair, distinct
+from isotrope.text.pair_corpus import Lengths, TextPair, distinct, random_span
 from isotrope.text.split import words_of
 from isotrope.types import Count
 
 
 def two_spans(
-    count: int, shortest: int, longest: int, overlap: bool, generator: np.random.Generator
+    count: int, shortest: int, longest: int, overlap: bool, generator: Generator
 ) -> tuple[slice, slice]:
     """Two spans of ``count`` places; lengths and places are drawn uniformly.
 
@@ -25,8 +26,8 @@ def two_spans(
     drawn_lengths = generator.integers(shortest, longest + 1, 2)
     first_length, second_length = np.minimum(drawn_lengths, count).tolist()
     if overlap:
-        first = _span_anywhere(count, first_length, generator)
-        second = _span_anywhere(count, second_length, generator)
+        first = random_span(0, count, first_length, generator)
+        second = random_span(0, count, second_length, generator)
         return first, second
 
     first_length = min(first_length, count - shortest)
@@ -40,11 +41,6 @@ def two_spans(
     if generator.random() < 0.5:
         return first, second
     return second, first
-
-
-def _span_anywhere(count: int, length: int, generator: np.random.Generator) -> slice:
-    begin = int(generator.integers(count - length + 1))
-    return slice(begin, begin + length)
 
 
 @dataclass(frozen=True)
@@ -68,17 +64,14 @@ class Crops(Lengths):
     def _fewest(self) -> int:
         return self.shortest + 1 if self.overlap else 2 * self.shortest
 
-    def __call__(
-        self, document: Document, count: int, generator: np.random.Generator
-    ) -> list[TextPair]:
+    def __call__(self, document: Document, count: int, generator: Generator) -> list[TextPair]:
         words, between = words_of(document.text)
         if len(words) < self._fewest:
             return []
 
         def draw() -> TextPair | None:
             spans = two_spans(len(words), self.shortest, self.longest, self.overlap, generator)
-            anchor = between.join(words[spans[0]])
-            positive = between.join(words[spans[1]])
+            anchor, positive = (between.join(words[span]) for span in spans)
             return (anchor, positive) if anchor != positive else None
 
         return distinct(draw, count)

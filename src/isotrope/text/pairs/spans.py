@@ -6,10 +6,10 @@ Giorgi et al., ACL 2021, Sec. 3.1. https://aclanthology.org/2021.acl-long.72
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
+from numpy.random import Generator
 
 from isotrope.text.corpus import Document
-from isotrope.text.pair_corpus import Lengths
+from isotrope.text.pair_corpus import Lengths, random_span
 from isotrope.text.split import words_of
 from isotrope.types import Count
 
@@ -18,9 +18,7 @@ ANCHOR = (4, 2)  # mostly long
 POSITIVE = (2, 4)  # mostly short
 
 
-def span_length(
-    shortest: int, longest: int, skew: tuple[int, int], generator: np.random.Generator
-) -> int:
+def span_length(shortest: int, longest: int, skew: tuple[int, int], generator: Generator) -> int:
     """Words of a span: shortest + ⌊b · (longest − shortest)⌋, with b from Beta(``skew``)."""
     share = generator.beta(*skew)
     return shortest + int(share * (longest - shortest))
@@ -32,7 +30,7 @@ def near(
     shortest: int,
     longest: int,
     place: str,
-    generator: np.random.Generator,
+    generator: Generator,
 ) -> slice:
     """A positive's span of ``total`` words.
 
@@ -49,13 +47,11 @@ def near(
     if place == "adjacent":
         starts = [start for start in (begin - length, end) if 0 <= start <= total - length]
         start = int(generator.choice(starts))
-    elif place == "subsumed":
-        start = int(generator.integers(begin, end - length + 1))
-    else:
-        first = max(0, begin - length)
-        last = min(end, total - length)
-        start = int(generator.integers(first, last + 1))
-    return slice(start, start + length)
+        return slice(start, start + length)
+    if place == "near":
+        begin = max(0, begin - length)
+        end = min(end + length, total)
+    return random_span(begin, end, length, generator)
 
 
 @dataclass(frozen=True)
@@ -79,7 +75,7 @@ class Spans(Lengths):
         return f"{2 * self.shortest} words, twice as many as the shortest span"
 
     def __call__(
-        self, document: Document, count: int, generator: np.random.Generator
+        self, document: Document, count: int, generator: Generator
     ) -> list[tuple[str, ...]]:
         words, between = words_of(document.text)
         total = len(words)
@@ -92,8 +88,7 @@ class Spans(Lengths):
             begin = total * number // anchors
             end = total * (number + 1) // anchors
             length = span_length(self.shortest, longest, ANCHOR, generator)
-            start = int(generator.integers(begin, end - length + 1))
-            anchor = slice(start, start + length)
+            anchor = random_span(begin, end, length, generator)
             spans = [anchor]
             for _ in range(self.positives):
                 spans.append(near(anchor, total, self.shortest, longest, self.place, generator))
