@@ -35,12 +35,11 @@ def bad_text(row: Row) -> str | None:
     Duplicates are found elsewhere.
     """
     shortest = min(map(len, row))
-    longest = max(map(len, row))
     if shortest == 0:
         return "blank"
     if shortest < FEWEST:
         return "too short"
-    if longest > MOST:
+    if max(map(len, row)) > MOST:
         return "too long"
     return None
 
@@ -75,14 +74,11 @@ class Seen:
         return is_new
 
     def _append(self, run: Hashes) -> None:
-        """Add a sorted array; merge the last two while they are of about the same size."""
+        """Add a sorted array, merged with the last ones while they are of about its size."""
+        while self._runs and 2 * len(run) > len(self._runs[-1]):
+            run = np.concatenate([run, self._runs.pop()])
+            run.sort(kind="stable")  # merges the two sorted runs in linear time
         self._runs.append(run)
-        while len(self._runs) > 1 and 2 * len(self._runs[-1]) > len(self._runs[-2]):
-            last = self._runs.pop()
-            previous = self._runs.pop()
-            merged = np.concatenate([last, previous])
-            merged.sort(kind="stable")  # merges the two sorted runs in linear time
-            self._runs.append(merged)
 
 
 @dataclass
@@ -114,7 +110,8 @@ class CleaningReport:
         summary = f"{self.texts:,} {self.unit} read from {len(self.files):,} file{plural},"
         if self.texts != self.read:
             summary += f" split into {self.read:,} sentences,"
-        lines = [f"{summary} {self.kept:,} kept, {self.read - self.kept:,} dropped"]
+        dropped = self.read - self.kept
+        lines = [f"{summary} {self.kept:,} kept, {dropped:,} dropped"]
         for reason, count in self.dropped.items():
             if count:
                 lines.append(f"  {reason:<14}{count:>12,}  first: {self.examples[reason]}")
@@ -128,8 +125,7 @@ class CleaningReport:
             return
         text = " | ".join(filter(None, row))[:_SHOWN]
         if text:
-            as_bytes = repr(text).replace("\\udc", "\\x")  # what is not UTF-8
-            place = f"{place} {as_bytes}"
+            place += " " + repr(text).replace("\\udc", "\\x")  # what is not UTF-8
         self.examples[reason] = printable(place)
 
     def check(self) -> None:
@@ -188,7 +184,7 @@ def _without_duplicates(
 def _batches(
     rows: Iterable[UncleanRow], report: CleaningReport, bad: Callable[[Row], str | None]
 ) -> Iterator[list[PlacedRow]]:
-    batch = list[PlacedRow]()
+    batch: list[PlacedRow] = []
     characters = 0
     last_place = ""
     for place, fields in rows:

@@ -30,7 +30,7 @@ _DOCUMENTS_VERSION = 1
 _FILES_VERSION = 2
 _ARROW = "rows.arrow"
 _REPORT = "report.json"
-_DOCUMENT = pa.schema([("title", pa.string()), ("paragraphs", pa.list_(pa.string()))])
+_DOCUMENT = pa.schema({"title": pa.string(), "paragraphs": pa.list_(pa.string())})
 _DOCUMENTS_AT_ONCE = 1024  # in memory
 _TICK = 0.02  # seconds between two times of files
 _HELD_OUT = -2  # the stream of `Documents.split`; -1 is that of a sample
@@ -62,14 +62,16 @@ class Texts:
 
     def texts(self, rows: RowIds) -> list[str]:
         """The sentences of these rows: their first column."""
-        impossible = rows[(rows < 0) | (rows >= len(self))]
+        is_impossible = (rows < 0) | (rows >= len(self))
+        impossible = rows[is_impossible]
         if impossible.size:
             raise UserError(
                 f"row id {impossible[0]} in a corpus of {len(self)}",
                 "let 'label' hold the row numbers",
                 "no-such-row",
             )
-        return list(self.dataset[rows.tolist()][self.columns[0]])
+        columns = self.dataset[rows.tolist()]
+        return list(columns[self.columns[0]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +144,8 @@ def build_texts(
             "leave out the split, or the positives",
             "split-with-positives",
         )
-    fields = [(name, pa.string()) for name in columns.names]
-    schema = pa.schema([*fields, ("label", pa.int64())])
+    types = dict.fromkeys(columns.names, pa.string())
+    schema = pa.schema({**types, "label": pa.int64()})
 
     def batches(files: Sequence[TextFile], report: CleaningReport) -> Iterator[_Batch]:
         placed = _placed_rows(files, columns)
@@ -207,7 +209,6 @@ def _stored(
     same reading.
     """
     sources = [source.now() for source in sources]
-    states = [(source.state, source.header) for source in sources]
 
     def make(draft: Path) -> None:
         # the clock of a file system stands still for some time: later writing shows in the state
@@ -228,7 +229,9 @@ def _stored(
             )
         write_json(draft / _REPORT, [total.hexdigest(), asdict(report)])
 
+    states = [(source.state, source.header) for source in sources]
     identity = json.dumps([_FILES_VERSION, settings, states])
     folder = cached(cache / xxhash.xxh3_128_hexdigest(identity.encode()), make)
+    dataset = Dataset.from_file(str(folder / _ARROW))
     key, report = json.loads((folder / _REPORT).read_bytes())
-    return Dataset.from_file(str(folder / _ARROW)), key, CleaningReport(**report)
+    return dataset, key, CleaningReport(**report)

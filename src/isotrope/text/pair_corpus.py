@@ -125,25 +125,28 @@ def open_pairs(
     folder = cached(cache / key, make)
     datasets = []
     for number in range(rounds):
-        datasets.append(Dataset.from_file(str(folder / _ROUND.format(number))))
+        file = folder / _ROUND.format(number)
+        datasets.append(Dataset.from_file(str(file)))
     sizes = tuple(filter(None, map(len, datasets)))
     dataset = concatenate_datasets(datasets)
     dataset = dataset.add_column("label", np.arange(len(dataset)))
 
-    with_pair = sizes[0]
-    note = f"{len(dataset):,} {unit} drawn from {with_pair:,} of {len(rows):,} documents"
-    if with_pair < len(rows):
-        note += f" ({len(rows) - with_pair:,} do not have {maker.needs})"
+    note = f"{len(dataset):,} {unit} drawn from {sizes[0]:,} of {len(rows):,} documents"
+    without_pair = len(rows) - sizes[0]
+    if without_pair:
+        note += f" ({without_pair:,} do not have {maker.needs})"
     if held_out:
         note += f"; {held_out:,} documents are held out"
-    report = replace(documents.report, notes=(*documents.report.notes, note))
+    report = documents.report
+    report = replace(report, notes=(*report.notes, note))
     return Texts(dataset, columns, key, report, sizes)
 
 
 def _columns_of(maker: PairMaker) -> tuple[str, ...]:
     if getattr(maker, "single", False):
         return ("text",)
-    further = (f"positive_{number}" for number in range(1, getattr(maker, "positives", 1)))
+    positives = getattr(maker, "positives", 1)
+    further = [f"positive_{number}" for number in range(1, positives)]
     return ("text", "positive", *further)
 
 
@@ -166,7 +169,7 @@ def _draw_all(
     """Write the pairs of all rounds, a file each, in one pass over the documents."""
     columns = _columns_of(maker)
     unit = "texts" if len(columns) == 1 else "pairs"
-    schema = pa.schema([(name, pa.string()) for name in columns])
+    schema = pa.schema(dict.fromkeys(columns, pa.string()))
     documents_with_pair = 0
     with ExitStack() as stack:
         writers = []

@@ -6,12 +6,13 @@ import numpy as np
 import numpy.typing as npt
 
 RowIds = npt.NDArray[np.int64]
+_Integers = npt.NDArray[np.uint64]
 _MASK = (1 << 64) - 1
 _ROUNDS = 8
 _STEP = 0x9E3779B97F4A7C15  # 2^64 / golden ratio: splitmix64's increment
 
 
-def _scramble(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def _scramble(values: _Integers) -> _Integers:
     """splitmix64's finaliser (Steele, Lea, Flood 2014; constants by Stafford).
 
     The products wrap around at 2^64.
@@ -53,7 +54,8 @@ class Permutation:
         self._n = n
         # at least 2^6 places: narrower halves have too few round functions to reach most orders of
         # a handful of rows
-        self._half = max(3, ((n - 1).bit_length() + 1) // 2)
+        bits = (n - 1).bit_length()
+        self._half = max(3, (bits + 1) // 2)
         self._keys = [derive(seed, round) for round in range(_ROUNDS)]
 
     def __getitem__(self, places: int | npt.NDArray[np.integer[Any]]) -> RowIds:
@@ -66,7 +68,7 @@ class Permutation:
             outside = rows >= self._n
         return rows.astype(np.int64).reshape(places.shape)
 
-    def _cipher(self, places: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    def _cipher(self, places: _Integers) -> _Integers:
         low = (1 << self._half) - 1
         left = places >> self._half
         right = places & low

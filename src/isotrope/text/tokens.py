@@ -63,9 +63,10 @@ def token_data(
         other_prompt: words before positives and hard negatives, in place of the default prompt.
     """
     default_prompt = model.prompts.get(model.default_prompt_name) or ""
-    first_column, *other_columns = corpus.columns
-    other_prompt = default_prompt if other_prompt is None else other_prompt
-    prompts = {first_column: default_prompt} | dict.fromkeys(other_columns, other_prompt)
+    if other_prompt is None:
+        other_prompt = default_prompt
+    prompts = dict.fromkeys(corpus.columns, other_prompt)
+    prompts[corpus.columns[0]] = default_prompt
 
     readers = []
     for prompt in prompts.values():
@@ -136,7 +137,7 @@ class TextReader:
         with_prompts = [self.prompt + text for text in texts]
         encodings = self.tokenizer.encode_batch_fast(with_prompts)
         ids = [encoding.ids for encoding in encodings]
-        lengths = np.fromiter(map(len, ids), np.int64, len(ids))
+        lengths = np.fromiter(map(len, ids), np.int64)
         all_ids = np.fromiter(chain.from_iterable(ids), self.dtype)
         return all_ids, lengths
 
@@ -190,13 +191,14 @@ class TokenStore:
 
     def __call__(self, rows: Sequence[TextFeatures]) -> TextFeatures:
         """[{"label": row id}, …] -> label (N,), and the features of each column."""
-        labels = np.fromiter((row["label"] for row in rows), np.int64, len(rows))
+        labels = np.array([row["label"] for row in rows], np.int64)
         places = labels if self.rows is None else self.rows.searchsorted(labels)
         batch: TextFeatures = {"label": torch.from_numpy(labels)}
-        for number, (column, reader) in enumerate(zip(self.columns, self.readers, strict=True)):
-            texts = places * len(self.columns) + number
+        texts = places * len(self.columns)  # the numbers of those in the first column
+        for column, reader in zip(self.columns, self.readers, strict=True):
             for key, value in self._features(texts, reader).items():
                 batch[f"{column}_{key}"] = value
+            texts = texts + 1
         return batch
 
     def _features(self, texts: RowIds, reader: TextReader) -> TextFeatures:
@@ -206,11 +208,11 @@ class TokenStore:
         longest = lengths.max()
         padding_before = longest - lengths if reader.left else np.zeros_like(lengths)
         columns = np.arange(longest)
-        place = columns - padding_before[:, None]  # (N, L) within the text
-        is_real = (place >= 0) & (place < lengths[:, None])
-        source = np.where(is_real, begins[:, None] + place, 0)
+        places = columns - padding_before[:, None]  # (N, L) within the text
+        is_real = (places >= 0) & (places < lengths[:, None])
+        sources = np.where(is_real, begins[:, None] + places, 0)
         arrays = {
-            "input_ids": np.where(is_real, self.ids[source], reader.padding),
+            "input_ids": np.where(is_real, self.ids[sources], reader.padding),
             "attention_mask": is_real,
             "token_type_ids": np.zeros_like(is_real),
         }
@@ -218,15 +220,17 @@ class TokenStore:
         for key, value in reader.template.items():
             if isinstance(value, Tensor):
                 array = arrays.get(key)
-                features[key] = array if array is None else torch.from_numpy(array.astype(np.int64))
+                # `TextReader.agrees` notices a tensor that is not made here.
+                features[key] = None if array is None else torch.from_numpy(array.astype(np.int64))
         return features
 
 
 def _store_key(readers: Sequence[TextReader], corpus: Texts, rows: RowIds | None) -> str:
     """Checksum of all that decides the tokens: tokenizer, prompts, corpus and rows."""
     prompts = [reader.prompt for reader in readers]
-    key_of_prompts = prompts[0] if len(set(prompts)) == 1 else prompts
-    settings = [_LAYOUT, readers[0].tokenizer.to_str(), key_of_prompts, corpus.key]
+    is_same_prompt = len(set(prompts)) == 1
+    tokenizer = readers[0].tokenizer.to_str()
+    settings = [_LAYOUT, tokenizer, prompts[0] if is_same_prompt else prompts, corpus.key]
     total = xxhash.xxh3_128(json.dumps(settings).encode())
     if rows is not None:
         total.update(rows.tobytes())
@@ -240,6 +244,7 @@ def _write_tokens(
 
     They come row after row, and within a row column after column.
     """
+    prompts = [reader.prompt for reader in readers]
     tokenize = replace(readers[0], prompt="")
     last_end = np.zeros(1, "<i8")
     with new_file(draft / IDS) as tokens, new_file(draft / BOUNDS) as bounds:
@@ -247,8 +252,8 @@ def _write_tokens(
         for number, shard in enumerate(dataset.iter(SHARD_ROWS)):
             tell("made tokens of", number * SHARD_ROWS, len(dataset))
             texts_of_columns = []
-            for column, reader in zip(columns, readers, strict=True):
-                texts_of_columns.append([reader.prompt + text for text in shard[column]])
+            for column, prompt in zip(columns, prompts, strict=True):
+                texts_of_columns.append([prompt + text for text in shard[column]])
             rows = zip(*texts_of_columns, strict=True)
             ids, lengths = tokenize(list(chain.from_iterable(rows)))
             ends = last_end + lengths.cumsum()
