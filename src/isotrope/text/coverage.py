@@ -49,8 +49,9 @@ def coverage(
         return []
     reader.tokenizer.no_truncation()
     rows = sample.order.rows(0, min(LOOKED_AT, len(sample)))
-    columns = sample.corpus.dataset[rows.tolist()]
-    lengths = _token_counts(reader, [columns[name] for name in sample.corpus.columns])
+    dataset = sample.corpus.dataset.select_columns(list(sample.corpus.columns))
+    columns = dataset[rows.tolist()].values()
+    lengths = _token_counts(reader, list(chain.from_iterable(columns)))
 
     share_read = np.minimum(lengths, limit).sum() / lengths.sum()
     longer = (lengths > limit).sum()
@@ -65,9 +66,8 @@ def coverage(
     return lines
 
 
-def _token_counts(reader: TextReader, columns: Sequence[Sequence[str]]) -> RowIds:
+def _token_counts(reader: TextReader, texts: Sequence[str]) -> RowIds:
     """Tokens of each text (n,), which are not cut."""
-    texts = list(chain.from_iterable(columns))
     counts = []
     for begin in range(0, len(texts), _TEXTS_AT_ONCE):
         _, lengths = reader(texts[begin : begin + _TEXTS_AT_ONCE])
@@ -79,7 +79,8 @@ def _remedies(lengths: RowIds, limit: int, *, longest: int, split: bool) -> str:
     """What helps if much of the text is cut off."""
     remedies = ["add --split sentences"] if split else []
     # Then 95 of 100 texts are read whole.
-    enough = min(longest, int(np.quantile(lengths, 0.95, method="higher")))
+    most = int(np.quantile(lengths, 0.95, method="higher"))
+    enough = min(longest, most)
     if enough > limit:
         remedies.append(f"read more with --set train.max_length={enough}")
     return ", or ".join(remedies) or "give shorter texts"
@@ -128,8 +129,8 @@ def unknown_warning(model: SentenceTransformer, texts: Sequence[str]) -> str:
     tokenizer = Tokenizer.from_str(backend.to_str())
     tokenizer.enable_truncation(_READ)
     tokenizer.no_padding()  # which the model has switched on if it has encoded anything
-    unknown_token = getattr(original, "unk_token", None)
-    unknown_token = unknown_token or getattr(tokenizer.model, "unk_token", None)
+    own_token = getattr(original, "unk_token", None)
+    unknown_token = own_token or getattr(tokenizer.model, "unk_token", None)
     unknown_id = tokenizer.token_to_id(unknown_token) if unknown_token else None
 
     counts = _TokenCounts()
@@ -143,7 +144,8 @@ def unknown_warning(model: SentenceTransformer, texts: Sequence[str]) -> str:
 def _language_warning(counts: _TokenCounts) -> str:
     unknown = counts.unknown.total()
     if unknown > MANY_UNKNOWN * counts.total:
-        examples = " ".join(piece for piece, _ in counts.unknown.most_common(3))
+        most_common = dict(counts.unknown.most_common(3))
+        examples = " ".join(most_common)
         share = f"{100 * unknown / counts.total:.0f} % of the tokens"
         problem = f"{share} are unknown to the model's tokenizer, such as {examples}"
     elif counts.single_letters > MANY_LETTERS * counts.total:

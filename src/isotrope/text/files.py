@@ -75,13 +75,15 @@ class TextFile:
     @property
     def size(self) -> int:
         """In bytes, as they are stored."""
-        return self.path.size if isinstance(self.path, RemoteFile) else self.path.stat().st_size
+        if isinstance(self.path, RemoteFile):
+            return self.path.size
+        return self.path.stat().st_size
 
     @property
     def header(self) -> str:
         """What counts of a file beside its bytes."""
-        split = "" if self.split is None else f"sentences:{self.split}|"
-        return f"|{self.format}{self.compression}|{self.size}|{split}"
+        header = f"|{self.format}{self.compression}|{self.size}|"
+        return f"{header}sentences:{self.split}|" if self.split else header
 
     def now(self) -> "TextFile":
         """The same file in its present state."""
@@ -121,21 +123,23 @@ def find_sources(paths: Iterable[Path | str], split: str | None = None) -> list[
     # An unset variable of the shell would mean the present folder.
     if not names or "" in names:
         raise UserError("no text was named", f"give a file or a folder; {SUPPORTED}", "no-texts")
-    sources = list[TextFile]()
+    sources = []
     for name in names:
         files = [file for file in _inside(name) if isinstance(file, TextFile)]
         if not files:
             problem = f"{without_secrets(name)} holds no file of text"
             raise UserError(problem, SUPPORTED, "no-texts")
-        sources += [replace(file, split=language) for file in files]
-    return sources
+        sources.extend(files)
+    return [replace(source, split=language) for source in sources]
 
 
 def not_read(paths: Iterable[Path | str]) -> str:
     """A line on what `find_sources` leaves out of folders, by endings; "" if it is nothing."""
     left_out = Counter[str]()
     for name in paths:
-        left_out.update(reason for reason in _inside(str(name)) if isinstance(reason, str))
+        for source in _inside(str(name)):
+            if isinstance(source, str):
+                left_out[source] += 1
     kinds = [f"{count:,} {kind}" for kind, count in sorted(left_out.items())]
     return f"files not read: {', '.join(kinds)}" if kinds else ""
 

@@ -95,7 +95,7 @@ def whole_text(source: TextFile) -> str:
 
 def one_text(place: str, text_lines: Iterable[str]) -> str:
     """The lines of one document, which are held in memory."""
-    held = list[str]()
+    held = []
     characters = 0
     for line in text_lines:
         held.append(line)
@@ -111,7 +111,9 @@ def one_text(place: str, text_lines: Iterable[str]) -> str:
 
 def _markdown(text: str) -> Iterator[_PageBlock]:
     # The numbers of lines stay.
-    text = _FRONT_MATTER.sub(lambda matter: "\n" * matter[0].count("\n"), text)
+    matter = _FRONT_MATTER.match(text)
+    if matter:
+        text = "\n" * matter[0].count("\n") + text[matter.end() :]
     tokens = _MARKDOWN.parse(text)
     inline = dict[int, _Inline]()  # of each token, by its id
     for token in tokens:
@@ -141,7 +143,7 @@ class _Inline(NamedTuple):
 
 
 def _inline(tokens: Sequence[Token]) -> _Inline:
-    pieces = list[str]()
+    pieces = []
     is_prose = False
     within_address = False
     for token in tokens:
@@ -170,7 +172,7 @@ def _html(text: str) -> Iterator[_PageBlock]:
         node.insert_before(_HEADING)
     for node in body.css("td, th, br"):
         node.insert_before(" ")
-    blocks = [block for block in body.text().split(_END) if block.strip()]
+    blocks = filter(str.strip, body.text().split(_END))
     for number, block in enumerate(blocks, start=1):
         words = " ".join(block.split())
         yield _PageBlock(number, words, "heading" if _HEADING in block else "text")

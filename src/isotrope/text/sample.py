@@ -108,7 +108,8 @@ class Sample:
         They are those of the corpus's first column.
         """
         count = len(self) if limit is None else min(limit, len(self))
-        return self.corpus.texts(self.order.rows(0, count))
+        rows = self.order.rows(0, count)
+        return self.corpus.texts(rows)
 
 
 class PermutedBatches(BatchSampler):
@@ -161,11 +162,12 @@ class PermutedBatches(BatchSampler):
 
     def __len__(self) -> int:
         """Batches of an epoch, over all processes."""
-        return sum(map(self._used, self._order.rounds)) // self.batch_size
+        rows_used = sum(map(self._used, self._order.rounds))
+        return rows_used // self.batch_size
 
     def _used(self, size: int) -> int:
         """The rows of a round of this size that fill whole steps."""
-        return size // self._step_size * self._step_size
+        return size - size % self._step_size
 
     def __iter__(self) -> Iterator[list[int]]:
         rows_at_once = max(1, _ROWS_AT_ONCE // self.batch_size) * self.batch_size

@@ -81,7 +81,8 @@ class TextSource:
     @property
     def folders(self) -> Sequence[Path]:
         """The folders of this machine among the paths: nothing may be written there."""
-        return [Path(path) for path in self.paths if not is_url(path) and Path(path).is_dir()]
+        local_paths = [Path(path) for path in self.paths if not is_url(path)]
+        return [path for path in local_paths if path.is_dir()]
 
     def texts(self) -> Texts:
         """Cleaned rows, each a text with its positives and negatives if there are any.
@@ -239,17 +240,21 @@ def _with_table(options: TextSource, table: TextTable, note: str) -> TextSource:
                 "rename it, or make its values strings",
                 "column-not-readable",
             )
-    notes = [note] if note else []
-    if table.left_out:
-        notes.append(f"columns not read: {', '.join(table.left_out)}")
-    path = _write(table.rows)
-    return replace(options, paths=(str(path),), name=table.name, notes=tuple(notes), in_memory=True)
+    left_out = f"columns not read: {', '.join(table.left_out)}" if table.left_out else ""
+    return replace(
+        options,
+        paths=(str(_write(table.rows)),),
+        name=table.name,
+        notes=tuple(filter(None, [note, left_out])),
+        in_memory=True,
+    )
 
 
 def _write(table: pa.Table) -> Path:
     """The table as a file in the cache."""
     types = [str(kind) for kind in table.schema.types]
-    total = xxhash.xxh3_128(json.dumps([table.column_names, types]).encode())
+    header = json.dumps([table.column_names, types])
+    total = xxhash.xxh3_128(header.encode())
     # However the table was put together.
     for batch in table.combine_chunks().to_batches(max_chunksize=4096):
         total.update(batch.serialize())

@@ -29,6 +29,8 @@ Kinds = Sequence[tuple[str, str]]
 Choose = Callable[[Kinds], tuple[str, ...]]
 # Line number from 1 (Parquet: row number), and the fields; None = null.
 NumberedRow = tuple[int, tuple[Any, ...]]
+# The number of a row's last line, and its fields; a blank line has none.
+NumberedFields = tuple[int, list[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +75,14 @@ class Columns:
         only column of strings besides those named, else "text", else "sentence".
         """
         text = self.text or self._only_text_column(columns)
-        return pick_columns(path, columns, (text, *self.chosen, *kept), strings=len(self.names))
+        chosen = (text, *self.chosen, *kept)
+        return pick_columns(path, columns, chosen, strings=len(self.names))
 
     def _only_text_column(self, columns: Kinds) -> str | None:
-        names = [name for name, kind in columns if kind == "string" and name not in self.chosen]
-        if len(set(names)) == 1:
-            return names[0]
-        for usual in ("text", "sentence"):
-            if usual in names:
-                return usual
-        return None
+        names = {name for name, kind in columns if kind == "string"}
+        names.difference_update(self.chosen)
+        usual_names = names if len(names) == 1 else ("text", "sentence")
+        return next((name for name in usual_names if name in names), None)
 
 
 def pick_columns(
@@ -97,15 +97,15 @@ def pick_columns(
             raise _no_column(path, columns, "no single text column")
         if name not in names:
             raise _no_column(path, columns, f"no column {name!r}")
-        must_be_string = len(picked) < strings
-        if names.count(name) > 1 or (must_be_string and kinds[name] != "string"):
+        is_fit = kinds[name] == "string" or len(picked) >= strings
+        if names.count(name) > 1 or not is_fit:
             raise _no_column(path, columns, f"no single column {name!r} of strings")
         picked.append(name)
     return tuple(picked)
 
 
 def _no_column(path: object, columns: Kinds, problem: str) -> UserError:
-    described = [name if kind == "string" else f"{name} ({kind})" for name, kind in columns]
+    described = [f"{name} ({kind})".removesuffix(" (string)") for name, kind in columns]
     listed = ", ".join(described) or "none"
     return UserError(
         f"{path} has {problem} (columns: {listed})",
@@ -115,7 +115,7 @@ def _no_column(path: object, columns: Kinds, problem: str) -> UserError:
 
 
 def _read_jsonl(source: TextFile, choose: Choose, strings: int) -> Iterator[NumberedRow]:
-    chosen = tuple[str, ...]()
+    chosen: tuple[str, ...] = ()
     for number, line in enumerate(lines(source), start=1):
         if not line.strip():
             yield number, ()
@@ -123,7 +123,8 @@ def _read_jsonl(source: TextFile, choose: Choose, strings: int) -> Iterator[Numb
         record = _json_object(source, number, line)
         # The first object says which columns there are; a null there may become a string later.
         if not chosen:
-            chosen = choose([(name, _kind(value)) for name, value in record.items()])
+            kinds = {name: _kind(value) for name, value in record.items()}
+            chosen = choose(list(kinds.items()))
         yield number, _chosen_values(record, chosen, strings, f"{source}:{number}")
 
 
@@ -160,7 +161,7 @@ def _not_jsonl(problem: str) -> UserError:
 
 
 def _kind(value: object) -> str:
-    return "string" if value is None or isinstance(value, str) else type(value).__name__
+    return "string" if isinstance(value, str | None) else type(value).__name__
 
 
 def _read_delimited(source: TextFile, choose: Choose, strings: int) -> Iterator[NumberedRow]:
@@ -171,7 +172,8 @@ def _read_delimited(source: TextFile, choose: Choose, strings: int) -> Iterator[
         table = SEPARATED[source.format](lines(source))
         end, header = next(table)
         _refuse_other_separator(header, separator)
-        places = [header.index(name) for name in choose([(name, "string") for name in header])]
+        chosen = choose([(name, "string") for name in header])
+        places = [header.index(name) for name in chosen]
         begin = end + 1
         for end, fields in table:
             line_count = end - begin + 1
@@ -179,7 +181,8 @@ def _read_delimited(source: TextFile, choose: Choose, strings: int) -> Iterator[
                 raise csv.Error(f"{len(fields)} columns, its header has {len(header)}")
             if _has_swallowed_rows(line_count, fields, separator):
                 raise csv.Error(f"a quoted field of {line_count} lines, which look like rows")
-            yield begin, tuple(fields[place] for place in places) if fields else ()
+            chosen_fields = [fields[place] for place in places] if fields else []
+            yield begin, tuple(chosen_fields)
             begin = end + 1
     except csv.Error as error:
         raise UserError(
@@ -190,15 +193,14 @@ def _read_delimited(source: TextFile, choose: Choose, strings: int) -> Iterator[
         ) from error
 
 
-def _comma_separated(table_lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
-    """The number of each row's last line, and its fields; a blank line has none."""
+def _comma_separated(table_lines: Iterable[str]) -> Iterator[NumberedFields]:
     table = csv.reader(table_lines, strict=True)
     for fields in table:
         yield table.line_num, fields
 
 
-def tab_separated(table_lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
-    """The number of each row's last line, and its fields; a blank line has none.
+def tab_separated(table_lines: Iterable[str]) -> Iterator[NumberedFields]:
+    """The rows of a .tsv.
 
     A tab and a line end separate, and quotation marks are text (IANA text/tab-separated-values).
     But pandas and the csv module put a field with a tab, a line end or a quotation mark in quotes.
@@ -239,7 +241,7 @@ def _until_quotes_close(table_lines: Iterator[str]) -> list[str]:
 
     With the line that opens them, they are at most `MANY_LINES`.
     """
-    taken = list[str]()
+    taken = []
     for line in islice(table_lines, MANY_LINES - 1):
         taken.append(line)
         if line.count('"') % 2:
@@ -258,8 +260,8 @@ def _quoted_fields(block: Sequence[str], width: int) -> list[str] | None:
     content = "".join(block).rstrip("\r\n")
     if '"' not in content:
         return None
-    looks_like_rows = all(line.count("\t") == width - 1 for line in block)
-    if len(block) > 1 and width > 1 and looks_like_rows:
+    tabs = {line.count("\t") for line in block}
+    if len(block) > 1 and width > 1 and tabs == {width - 1}:
         return None
     try:
         (fields,) = csv.reader([content], delimiter="\t", strict=True)
@@ -292,7 +294,8 @@ def _has_swallowed_rows(line_count: int, fields: Sequence[str], separator: str) 
         inner_lines = field.splitlines()[1:-1]
         counts = [line.count(separator) for line in inner_lines if line.strip()]
         like_rows = counts.count(separators_of_row)
-        if len(counts) >= MANY_LINES - 2 and like_rows >= 0.75 * len(counts):
+        has_many_lines = len(counts) >= MANY_LINES - 2
+        if has_many_lines and like_rows >= 0.75 * len(counts):
             return True
     return False
 
