@@ -82,8 +82,8 @@ class RemoteFile:
         if info.get("size") is None:
             problem = f"{without_secrets(url)} does not tell its size"
             raise UserError(problem, "copy it to this machine first", "unknown-size")
-        version = tuple((key, str(info[key])) for key in _VERSIONS if info.get(key))
-        return cls(url, int(info["size"]), version, inside)
+        version = [(key, str(info[key])) for key in _VERSIONS if info.get(key)]
+        return cls(url, int(info["size"]), tuple(version), inside)
 
     def __str__(self) -> str:
         return without_secrets(self.url)
@@ -106,8 +106,9 @@ class RemoteFile:
 
         def fetch_block(begin: int, end: int) -> bytes:
             block = bytes(fetch(begin, end))
-            if len(block) != end - begin:
-                raise OSError(f"{len(block):,} bytes came instead of {end - begin:,}")
+            count = end - begin
+            if len(block) != count:
+                raise OSError(f"{len(block):,} bytes came instead of {count:,}")
             return block
 
         def ask_for_block(begin: int, end: int) -> bytes:
@@ -118,7 +119,8 @@ class RemoteFile:
 
     def now(self) -> "RemoteFile":
         """The same file, with the size and the version that it has now."""
-        return RemoteFile.of(self.url, _ask(self.url, lambda system, path: system.info(path)))
+        info = _ask(self.url, lambda system, path: system.info(path))
+        return RemoteFile.of(self.url, info)
 
 
 def remote_files(url: str) -> list[RemoteFile]:
@@ -165,8 +167,9 @@ def remote_names(url: str) -> set[str]:
     """The names of all files in a folder and below it; none if there is no such folder."""
 
     def look(system: Any, path: str) -> set[str]:
+        folder = path.rstrip("/") + "/"
         try:
-            return {name.removeprefix(path.rstrip("/") + "/") for name in system.find(path)}
+            return {name.removeprefix(folder) for name in system.find(path)}
         except FileNotFoundError:
             return set()
 
@@ -247,9 +250,8 @@ def _refusal(url: str, error: BaseException, done: str) -> UserError:
     status = getattr(error, "status", 0)
     words = str(error).replace(url, public_url) or type(error).__name__
     reason = f"HTTP {status}" if status else words
-    return UserError(
-        f"{public_url} cannot be {done} ({reason})", _remedy(error, url), f"url-cannot-be-{done}"
-    )
+    problem = f"{public_url} cannot be {done} ({reason})"
+    return UserError(problem, _remedy(error, url), f"url-cannot-be-{done}")
 
 
 def _remedy(error: BaseException, url: str) -> str:
@@ -261,7 +263,8 @@ def _remedy(error: BaseException, url: str) -> str:
         return "check the address"
 
     is_lasting = 400 <= status < 500 and status not in BUSY
-    lacks_key = type(error).__name__.endswith(("CredentialsError", "ProfileNotFound"))
+    kind = type(error).__name__
+    lacks_key = kind.endswith(("CredentialsError", "ProfileNotFound"))
     if is_lasting or lacks_key or isinstance(error, PermissionError):
         return "check your credentials for it"
     return _LATER

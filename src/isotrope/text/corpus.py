@@ -82,10 +82,14 @@ class Document:
     paragraphs: list[str]
 
     @property
+    def blocks(self) -> list[str]:
+        """The title, if there is one, and the paragraphs."""
+        return [self.title, *self.paragraphs] if self.title else self.paragraphs
+
+    @property
     def text(self) -> str:
         """Title and paragraphs, joined by a blank."""
-        paragraphs = [self.title, *self.paragraphs] if self.title else self.paragraphs
-        return " ".join(paragraphs)
+        return " ".join(self.blocks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +142,8 @@ def build_texts(
     keep_duplicates: bool = False,
 ) -> Texts:
     """Clean the texts of files and write them to ``cache/<state>/``; later calls map what is there."""
-    if columns.positive is not None and any(source.split for source in sources):
+    is_split = any(source.split for source in sources)
+    if is_split and columns.positive is not None:
         raise UserError(
             "a text with a positive cannot be split",
             "leave out the split, or the positives",
@@ -186,7 +191,8 @@ def build_documents(
             yield [titles, paragraphs]
             with_title += sum(map(bool, titles))
         have = "has" if with_title == 1 else "have"
-        report.notes = (f"{'; '.join(ways)}; {with_title:,} {have} a title",)
+        read_as = "; ".join(ways)
+        report.notes = (f"{read_as}; {with_title:,} {have} a title",)
 
     settings = json.dumps(["documents", _DOCUMENTS_VERSION, title_column, text_column])
     return Documents(*_stored(sources, settings, cache, _DOCUMENT, batches))
@@ -231,7 +237,8 @@ def _stored(
 
     states = [(source.state, source.header) for source in sources]
     identity = json.dumps([_FILES_VERSION, settings, states])
-    folder = cached(cache / xxhash.xxh3_128_hexdigest(identity.encode()), make)
+    name = xxhash.xxh3_128_hexdigest(identity.encode())
+    folder = cached(cache / name, make)
     dataset = Dataset.from_file(str(folder / _ARROW))
     key, report = json.loads((folder / _REPORT).read_bytes())
     return dataset, key, CleaningReport(**report)

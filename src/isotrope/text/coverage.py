@@ -53,7 +53,7 @@ def coverage(
     columns = dataset[rows.tolist()].values()
     lengths = _token_counts(reader, list(chain.from_iterable(columns)))
 
-    share_read = np.minimum(lengths, limit).sum() / lengths.sum()
+    share_read = lengths.clip(max=limit).sum() / lengths.sum()
     longer = (lengths > limit).sum()
     looked_at = "" if len(rows) == len(sample) else " looked at"
     lines = [
@@ -70,7 +70,8 @@ def _token_counts(reader: TextReader, texts: Sequence[str]) -> RowIds:
     """Tokens of each text (n,), which are not cut."""
     counts = []
     for begin in range(0, len(texts), _TEXTS_AT_ONCE):
-        _, lengths = reader(texts[begin : begin + _TEXTS_AT_ONCE])
+        some_texts = texts[begin : begin + _TEXTS_AT_ONCE]
+        _, lengths = reader(some_texts)
         counts.append(lengths)
     return np.concatenate(counts)
 

@@ -87,7 +87,9 @@ class TextFile:
 
     def now(self) -> "TextFile":
         """The same file in its present state."""
-        path = self.path.now() if isinstance(self.path, RemoteFile) else self.path
+        path = self.path
+        if isinstance(path, RemoteFile):
+            path = path.now()
         return replace(self, path=path, state=_state(path))
 
     def open(self) -> Any:
@@ -149,7 +151,8 @@ def _inside(name: str) -> Iterator[TextFile | str]:
     if is_url(name):
         for file in remote_files(name):
             is_hidden = "/." in f"/{file.inside}"
-            yield "hidden" if is_hidden else _source(file, named=not file.inside)
+            is_named = not file.inside
+            yield "hidden" if is_hidden else _source(file, is_named)
         return
     path = Path(name)
     with reading_errors(path):
@@ -165,7 +168,8 @@ def _inside_folder(folder: Path) -> Iterator[TextFile | str]:
     """The files in a folder and below it. Links to folders are not followed."""
     _check_readable(folder)
     for path in sorted(folder.rglob("*")):
-        is_hidden = "/." in f"/{path.relative_to(folder).as_posix()}"
+        inside = path.relative_to(folder).as_posix()
+        is_hidden = "/." in f"/{inside}"
         if not path.is_dir():
             yield "hidden" if is_hidden else _source(path)
         elif not is_hidden:
@@ -188,7 +192,8 @@ def _source(path: Location, named: bool = False) -> TextFile | str:
     name = path.name.lower()
     compression = next(filter(name.endswith, COMPRESSIONS), "")
     _, dot, ending = name.removesuffix(compression).rpartition(".")
-    format = OTHER_NAMES.get(dot + ending, dot + ending)
+    suffix = dot + ending
+    format = OTHER_NAMES.get(suffix, suffix)
 
     is_file = isinstance(path, RemoteFile) or path.is_file()
     is_packed_parquet = compression and format == ".parquet"
@@ -196,7 +201,8 @@ def _source(path: Location, named: bool = False) -> TextFile | str:
         return TextFile(path, format, compression, state=_state(path))
     if named:
         raise UserError(f"{path} is not a file of text", SUPPORTED, "not-text")
-    return printable(Path(path.name).suffix.lower()) or "no ending"
+    ending = Path(name).suffix
+    return printable(ending) or "no ending"
 
 
 def _state(path: Location) -> tuple[Any, ...]:
@@ -235,7 +241,8 @@ def lines(source: TextFile) -> Iterator[str]:
         _check_is_text(source, head)
         size = source.size
         encoding = "utf-8-sig"  # the first line may begin with a byte-order mark
-        for number, line in enumerate(_split(chain([head], blocks)), start=1):
+        all_lines = _split(chain([head], blocks))
+        for number, line in enumerate(all_lines, start=1):
             if number % _LINES_BETWEEN_REPORTS == 0:
                 tell("read", file.tell(), size, "bytes")
             yield line.decode(encoding, "surrogateescape")

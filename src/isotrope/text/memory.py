@@ -1,5 +1,6 @@
 """Texts in memory as an Arrow table: lists, arrays, DataFrames, data sets and their columns."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -113,11 +114,11 @@ def _table_of_items(items: Sequence[Any], kind: str) -> TextTable:
 def _table_of_columns(columns: Iterable[tuple[Any, Any]], kind: str) -> TextTable:
     """Named columns as a table, without those that it cannot hold."""
     columns = [(str(name), values) for name, values in columns]
-    names = [name for name, _ in columns]
-    arrays = dict[str, pa.Array]()
-    left_out = dict[str, str]()
+    counts = Counter(name for name, _ in columns)
+    arrays = {}
+    left_out = {}
     for name, values in columns:
-        if names.count(name) > 1:
+        if counts[name] > 1:
             left_out[name] = "there are several of this name"
             continue
         try:

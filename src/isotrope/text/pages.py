@@ -30,6 +30,7 @@ class _PageBlock(NamedTuple):
 _FRONT_MATTER = re.compile(
     r"\A(---|\+\+\+)[ \t]*\r?\n\s*[\w\"'-]+\s*[:=].*?\n\1[ \t]*(\r?\n|\Z)", re.DOTALL
 )
+_FRONT_TITLE = re.compile(r"^title\s*[:=]\s*(.+)$", re.MULTILINE)
 _NESTED = 200  # levels of lists and quotations that are read; three for each list
 _MARKDOWN = MarkdownIt("commonmark", {"maxNesting": _NESTED}).enable(["table", "strikethrough"])
 _LEFT_OUT = (
@@ -71,15 +72,17 @@ def read_page(source: TextFile) -> tuple[str, list[str]]:
     folded = (" ".join(title.split()) for title in titles)
     title = next(filter(None, folded), "")
 
-    same_heading = next((heading for heading in headings if heading.text == title), None)
-    if same_heading:
-        blocks.remove(same_heading)
-    return title, [block.text for block in blocks if block.kind != "code heading"]
+    for heading in headings:
+        if heading.text == title:
+            blocks.remove(heading)
+            break
+    body = [block.text for block in blocks if block.kind != "code heading"]
+    return title, body
 
 
 def _title_of_front_matter(page: str) -> str:
     matter = _FRONT_MATTER.match(page)
-    line = matter and re.search(r"^title\s*[:=]\s*(.+)$", matter[0], re.MULTILINE)
+    line = _FRONT_TITLE.search(matter[0]) if matter else None
     return line[1].strip().strip("\"'") if line else ""
 
 
@@ -90,7 +93,9 @@ def _title_tag(page: str) -> str:
 
 def whole_text(source: TextFile) -> str:
     """A text file as one string. An empty file has none."""
-    return one_text(str(source), lines(source)) if source.size else ""
+    if not source.size:
+        return ""
+    return one_text(str(source), lines(source))
 
 
 def one_text(place: str, text_lines: Iterable[str]) -> str:

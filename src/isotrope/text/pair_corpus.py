@@ -76,7 +76,7 @@ def distinct(draw: Callable[[], Drawn | None], count: int, tries: int = 8) -> li
 
     Many draws are equal, so there are ``tries`` for each.
     """
-    items = dict[Drawn, None]()  # a set with an order
+    items: dict[Drawn, None] = {}  # a set with an order
     for _ in range(tries * count):
         if len(items) == count:
             break
@@ -154,7 +154,8 @@ def _key(documents: Documents, maker: PairMaker, rounds: int, seed: int, held_ou
     """Checksum of all that decides what is drawn."""
     kind = f"{type(maker).__module__}:{type(maker).__qualname__}"
     settings = ["pairs", _LAYOUT, documents.key, kind, asdict(maker), rounds, seed, held_out]
-    return xxhash.xxh3_128_hexdigest(json.dumps(settings, sort_keys=True).encode())
+    described = json.dumps(settings, sort_keys=True)
+    return xxhash.xxh3_128_hexdigest(described.encode())
 
 
 def _draw_all(
@@ -175,7 +176,8 @@ def _draw_all(
         writers = []
         for number in range(rounds):
             file = stack.enter_context(new_file(draft / _ROUND.format(number)))
-            writers.append(stack.enter_context(pa.ipc.new_stream(file, schema)))
+            writer = stack.enter_context(pa.ipc.new_stream(file, schema))
+            writers.append(writer)
         for begin in range(0, len(rows), _DOCUMENTS_AT_ONCE):
             tell(f"drew {unit} from", begin, len(rows))
             batch = rows[begin : begin + _DOCUMENTS_AT_ONCE]
@@ -187,8 +189,8 @@ def _draw_all(
             for number, writer in enumerate(writers):
                 round_ = [pairs[number] for pairs in pairs_of_documents if len(pairs) > number]
                 if round_:
-                    drawn_columns = list(zip(*round_, strict=True))
-                    writer.write_batch(pa.record_batch(drawn_columns, schema=schema))
+                    texts_of_columns = list(zip(*round_, strict=True))
+                    writer.write_batch(pa.record_batch(texts_of_columns, schema=schema))
     if documents_with_pair < 2:
         has = "has" if documents_with_pair == 1 else "have"
         raise UserError(

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 RowIds = npt.NDArray[np.int64]
-_Integers = npt.NDArray[np.uint64]
+_Integers = npt.NDArray[Any]  # of uint64: NumPy's types take its product with an int for signed
 _MASK = (1 << 64) - 1
 _ROUNDS = 8
 _STEP = 0x9E3779B97F4A7C15  # 2^64 / golden ratio: splitmix64's increment
@@ -21,7 +21,8 @@ def _scramble(values: _Integers) -> _Integers:
     values = values * 0xBF58476D1CE4E5B9
     values = values ^ (values >> 27)
     values = values * 0x94D049BB133111EB
-    return values ^ (values >> 31)
+    values = values ^ (values >> 31)
+    return values
 
 
 def derive(seed: int, stream: int) -> int:

@@ -75,7 +75,7 @@ def pseudo_queries(
     kinds = set(kinds)
     queries = PseudoQueries()
     for number, document in enumerate(documents):
-        kind_of_text = dict[str, str]()  # the first kind that gives a text
+        kind_of_text: dict[str, str] = {}  # the first kind that gives a text
         for kind, text in _queries_of(document, seed):
             if kind in kinds and text:
                 kind_of_text.setdefault(text, kind)
@@ -88,14 +88,16 @@ def pseudo_queries(
 def _queries_of(document: Document, seed: int) -> Iterator[tuple[str, str]]:
     """Kind and text of all that a document gives."""
     body = " ".join(document.paragraphs)
-    generator = default_rng([seed, zlib.crc32(document.text.encode())])
+    checksum = zlib.crc32(document.text.encode())
+    generator = default_rng([seed, checksum])
     if body and document.title and document.title != body:
         yield TITLE, document.title
     for heading in _headings(document):
         yield HEADING, heading
     words, between = words_of(body or document.title)
     for _ in range(_SPANS):
-        yield SPAN, between.join(_random_span(words, generator))
+        span = _random_span(words, generator)
+        yield SPAN, between.join(span)
     sentences = _sentences(document)
     if len(sentences) > 1:
         for sentence in sentences:
@@ -108,7 +110,9 @@ def _queries_of(document: Document, seed: int) -> Iterator[tuple[str, str]]:
 def _headings(document: Document) -> Iterator[str]:
     """Short paragraphs before longer ones."""
     for paragraph, next_paragraph in pairwise(document.paragraphs):
-        is_short = len(paragraph.split()) <= _LONGEST_HEADING < len(next_paragraph.split())
+        words = len(paragraph.split())
+        next_words = len(next_paragraph.split())
+        is_short = words <= _LONGEST_HEADING < next_words
         if is_short and not paragraph.endswith((".", "!", ";", ",")):
             yield paragraph.rstrip(":")
 

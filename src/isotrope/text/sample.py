@@ -60,7 +60,8 @@ class RowOrder:
             # Only the last round may be sampled, so each begins in the epoch as in the corpus.
             first = max(begin - round_.begin, 0)
             last = min(end - round_.begin, round_.size)
-            rows.append(round_.rows(np.arange(first, last), epoch))
+            places = np.arange(first, last)
+            rows.append(round_.rows(places, epoch))
         return np.concatenate(rows)
 
 
@@ -72,8 +73,8 @@ class _Round(NamedTuple):
 
     def rows(self, places: RowIds, epoch: int) -> RowIds:
         """The row ids at these places of the round."""
-        permutation = Permutation(self.size, derive(self.seed, epoch))
-        rows = permutation[places]
+        epoch_seed = derive(self.seed, epoch)
+        rows = Permutation(self.size, epoch_seed)[places]
         if self.sample is not None:
             rows = self.sample[rows]
         return self.begin + rows
@@ -170,7 +171,8 @@ class PermutedBatches(BatchSampler):
         return size - size % self._step_size
 
     def __iter__(self) -> Iterator[list[int]]:
-        rows_at_once = max(1, _ROWS_AT_ONCE // self.batch_size) * self.batch_size
+        batches_at_once = max(1, _ROWS_AT_ONCE // self.batch_size)
+        rows_at_once = batches_at_once * self.batch_size
         first = 0
         for size in self._order.rounds:
             end = first + self._used(size)

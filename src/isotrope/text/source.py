@@ -106,9 +106,9 @@ class TextSource:
 
     def _read_once(self, read: Callable[[Sequence[TextFile]], Corpus]) -> Corpus:
         if read not in self._corpora:
-            corpus = read(self.files)
-            notes = filter(None, (*self.notes, not_read(self.paths)))
-            corpus.report.notes = (*notes, *corpus.report.notes)
+            corpus: Texts | Documents = read(self.files)
+            notes = [*self.notes, not_read(self.paths), *corpus.report.notes]
+            corpus.report.notes = tuple(filter(None, notes))
             self._corpora[read] = corpus
         return self._corpora[read]  # type: ignore[no-any-return]
 
@@ -232,7 +232,7 @@ def _with_paths(options: TextSource, paths: Sequence[Any]) -> TextSource:
 
 def _with_table(options: TextSource, table: TextTable, note: str) -> TextSource:
     """Text in memory, written as a file of the cache."""
-    columns = (options.text_column, options.title_column, options.positive, *options.negatives)
+    columns = [options.text_column, options.title_column, options.positive, *options.negatives]
     for column in filter(None, columns):
         if column in table.left_out:
             raise UserError(
@@ -252,7 +252,7 @@ def _with_table(options: TextSource, table: TextTable, note: str) -> TextSource:
 
 def _write(table: pa.Table) -> Path:
     """The table as a file in the cache."""
-    types = [str(kind) for kind in table.schema.types]
+    types = list(map(str, table.schema.types))
     header = json.dumps([table.column_names, types])
     total = xxhash.xxh3_128(header.encode())
     # However the table was put together.

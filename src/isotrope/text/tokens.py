@@ -175,12 +175,16 @@ class TokenStore:
         cls, readers: tuple[TextReader, ...], corpus: Texts, rows: RowIds | None, console: Console
     ) -> "TokenStore":
         """Find the tokens in the cache, or make them: row after row, within it column after column."""
+        if rows is not None and len(rows) == len(corpus):
+            rows = None
         if rows is not None:
-            rows = None if len(rows) == len(corpus) else np.sort(rows)
+            rows = np.sort(rows)
         key = _store_key(readers, corpus, rows)
 
         def make(draft: Path) -> None:
-            dataset = corpus.dataset if rows is None else corpus.dataset.select(rows)
+            dataset = corpus.dataset
+            if rows is not None:
+                dataset = dataset.select(rows)
             console.print(f"making tokens of {len(dataset):,} sentences")
             _write_tokens(draft, dataset, corpus.columns, readers)
 
@@ -192,8 +196,8 @@ class TokenStore:
     def __call__(self, rows: Sequence[TextFeatures]) -> TextFeatures:
         """[{"label": row id}, …] -> label (N,), and the features of each column."""
         labels = np.array([row["label"] for row in rows], np.int64)
-        places = labels if self.rows is None else self.rows.searchsorted(labels)
         batch: TextFeatures = {"label": torch.from_numpy(labels)}
+        places = labels if self.rows is None else self.rows.searchsorted(labels)
         texts = places * len(self.columns)  # the numbers of those in the first column
         for column, reader in zip(self.columns, self.readers, strict=True):
             for key, value in self._features(texts, reader).items():
@@ -206,9 +210,9 @@ class TokenStore:
         begins = self.bounds[texts]  # (N,)
         lengths = self.bounds[texts + 1] - begins
         longest = lengths.max()
-        padding_before = longest - lengths if reader.left else np.zeros_like(lengths)
-        columns = np.arange(longest)
-        places = columns - padding_before[:, None]  # (N, L) within the text
+        places: RowIds = np.arange(longest)[None, :]  # (N or 1, L) within the text
+        if reader.left:
+            places = places - (longest - lengths)[:, None]
         is_real = (places >= 0) & (places < lengths[:, None])
         sources = np.where(is_real, begins[:, None] + places, 0)
         arrays = {
@@ -228,10 +232,11 @@ class TokenStore:
 def _store_key(readers: Sequence[TextReader], corpus: Texts, rows: RowIds | None) -> str:
     """Checksum of all that decides the tokens: tokenizer, prompts, corpus and rows."""
     prompts = [reader.prompt for reader in readers]
-    is_same_prompt = len(set(prompts)) == 1
+    has_one_prompt = len(set(prompts)) == 1
+    key_of_prompts = prompts[0] if has_one_prompt else prompts
     tokenizer = readers[0].tokenizer.to_str()
-    settings = [_LAYOUT, tokenizer, prompts[0] if is_same_prompt else prompts, corpus.key]
-    total = xxhash.xxh3_128(json.dumps(settings).encode())
+    settings = json.dumps([_LAYOUT, tokenizer, key_of_prompts, corpus.key])
+    total = xxhash.xxh3_128(settings.encode())
     if rows is not None:
         total.update(rows.tobytes())
     return total.hexdigest()
@@ -255,7 +260,8 @@ def _write_tokens(
             for column, prompt in zip(columns, prompts, strict=True):
                 texts_of_columns.append([prompt + text for text in shard[column]])
             rows = zip(*texts_of_columns, strict=True)
-            ids, lengths = tokenize(list(chain.from_iterable(rows)))
+            texts = list(chain.from_iterable(rows))
+            ids, lengths = tokenize(texts)
             ends = last_end + lengths.cumsum()
             tokens.write(ids.tobytes())
             bounds.write(ends.tobytes())

@@ -6,7 +6,6 @@ https://arxiv.org/abs/2112.09118.
 
 from dataclasses import dataclass
 
-import numpy as np
 from numpy.random import Generator
 
 from isotrope.text.corpus import Document
@@ -23,8 +22,8 @@ def two_spans(
     A span has ``shortest`` to ``longest`` places. They may be equal where they may overlap. Without
     overlap, ``count`` is at least twice ``shortest``, and lengths that do not fit together are cut.
     """
-    drawn_lengths = generator.integers(shortest, longest + 1, 2)
-    first_length, second_length = np.minimum(drawn_lengths, count).tolist()
+    lengths = generator.integers(shortest, longest + 1, 2).clip(max=count)
+    first_length, second_length = lengths.tolist()
     if overlap:
         first = random_span(0, count, first_length, generator)
         second = random_span(0, count, second_length, generator)
@@ -34,7 +33,7 @@ def two_spans(
     second_length = min(second_length, count - first_length)
     # Free places before the first span, and up to the second one.
     free = count - first_length - second_length
-    before, up_to_second = np.sort(generator.integers(free + 1, size=2)).tolist()
+    before, up_to_second = sorted(generator.integers(free + 1, size=2).tolist())
     first = slice(before, before + first_length)
     second_begin = up_to_second + first_length
     second = slice(second_begin, second_begin + second_length)
@@ -71,7 +70,7 @@ class Crops(Lengths):
 
         def draw() -> TextPair | None:
             spans = two_spans(len(words), self.shortest, self.longest, self.overlap, generator)
-            anchor, positive = (between.join(words[span]) for span in spans)
+            anchor, positive = [between.join(words[span]) for span in spans]
             return (anchor, positive) if anchor != positive else None
 
         return distinct(draw, count)

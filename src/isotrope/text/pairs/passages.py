@@ -55,17 +55,15 @@ class Passages(Lengths):
         return f"a passage of at least {self.shortest} words"
 
     def __call__(self, document: Document, count: int, generator: Generator) -> list[tuple[str]]:
-        paragraphs = document.paragraphs
-        if document.title:
-            paragraphs = [document.title, *paragraphs]
-        sentences = split_all(paragraphs, self.language)
+        sentences = split_all(document.blocks, self.language)
         if not sentences:
             return []
 
         def draw() -> tuple[str] | None:
             ratio = (self.longest / self.shortest) ** generator.random()
+            wanted = round(self.shortest * ratio)
             begin = int(generator.integers(len(sentences)))
-            text, words = passage(sentences, begin, round(self.shortest * ratio), self.longest)
+            text, words = passage(sentences, begin, wanted, self.longest)
             return (text,) if words >= self.shortest else None
 
         return distinct(draw, count, _TRIES)
@@ -83,9 +81,11 @@ class Queries:
     whole: Count = 20  # a text of fewer words is a query itself
 
     def __call__(self, document: Document, count: int, generator: Generator) -> list[tuple[str]]:
-        if len(words_of(document.text)[0]) < self.whole:
+        words, _ = words_of(document.text)
+        if len(words) < self.whole:
             return [(document.text,)] if document.text else []
-        queries = dict[str, None]()  # a set with an order
+        queries = []
         for seed in generator.integers(2**31, size=_DRAWS).tolist():
-            queries |= dict.fromkeys(pseudo_queries([document], KINDS, seed).texts)
-        return [(text,) for text in shuffled(list(queries), count, generator)]
+            queries += pseudo_queries([document], KINDS, seed).texts
+        distinct_queries = list(dict.fromkeys(queries))
+        return [(query,) for query in shuffled(distinct_queries, count, generator)]

@@ -41,7 +41,7 @@ class Neighbours:
         if self.unit == "sentence":
             units = split_all(units, self.language)
         units = _not_shorter(units, self.shortest)
-        neighbours = [pair for pair in pairwise(units) if pair[0] != pair[1]]
+        neighbours = [(first, second) for first, second in pairwise(units) if first != second]
 
         pairs = []
         for first, second in shuffled(neighbours, count, generator):
@@ -69,5 +69,6 @@ class Sentence:
 
     def __call__(self, document: Document, count: int, generator: Generator) -> list[TextPair]:
         sentences = split_all(document.paragraphs, self.language)
-        distinct = list(dict.fromkeys(_not_shorter(sentences, self.shortest)))
+        sentences = _not_shorter(sentences, self.shortest)
+        distinct = list(dict.fromkeys(sentences))
         return [(sentence, sentence) for sentence in shuffled(distinct, count, generator)]

@@ -37,12 +37,14 @@ def near(
     "near": from the one that ends where the anchor begins, to the one that begins where it ends;
     "adjacent": one of these two; "subsumed": within the anchor.
     """
-    begin, end = anchor.start, anchor.stop
+    begin = anchor.start
+    end = anchor.stop
     if place == "adjacent":
         longest = min(longest, max(begin, total - end))
     elif place == "subsumed":
         longest = end - begin
-    length = span_length(min(shortest, longest), longest, POSITIVE, generator)
+    shortest = min(shortest, longest)
+    length = span_length(shortest, longest, POSITIVE, generator)
 
     if place == "adjacent":
         starts = [start for start in (begin - length, end) if 0 <= start <= total - length]
@@ -83,7 +85,7 @@ class Spans(Lengths):
         if anchors == 0:
             return []
         longest = min(self.longest, total // (2 * anchors))
-        rows = dict[tuple[str, ...], None]()  # a set with an order
+        rows = []
         for number in generator.permutation(anchors).tolist():
             begin = total * number // anchors
             end = total * (number + 1) // anchors
@@ -92,6 +94,6 @@ class Spans(Lengths):
             spans = [anchor]
             for _ in range(self.positives):
                 spans.append(near(anchor, total, self.shortest, longest, self.place, generator))
-            row = tuple(between.join(words[span]) for span in spans)
-            rows[row] = None
-        return list(rows)
+            texts = [between.join(words[span]) for span in spans]
+            rows.append(tuple(texts))
+        return list(dict.fromkeys(rows))
