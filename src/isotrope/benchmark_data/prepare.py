@@ -61,11 +61,10 @@ def prepare_data(
 def _check_official(official: Path, source: DataSource) -> None:
     """Check all files of a source before any is written: half a task is worse than none."""
     for file in source.files:
-        path = official / file.name
-        wrong = fault(path, file)
+        wrong = fault(official / file.name, file)
         if wrong and not file.document:
             raise UserError(
-                f"{path}: {wrong.kind} ({wrong.detail})",
+                f"{official / file.name}: {wrong.kind} ({wrong.detail})",
                 f"run isotrope data fetch --only {source.name}",
                 code="not-official",
             )
@@ -87,7 +86,7 @@ def _prepare_file(official: Path, destination: Path, file: File, source: DataSou
         wrong = fault(Path(out.name), file)
         if wrong:
             raise UserError(
-                f"{target} came out {wrong.kind} ({wrong.detail})",
+                f"{destination / file.name} came out {wrong.kind} ({wrong.detail})",
                 "install the version of sacremoses that constraints.txt names",
                 code="other-tokens",
             )

@@ -292,9 +292,9 @@ def read_record(
     types = keys if isinstance(keys, Mapping) else dict.fromkeys(keys, object)
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-        is_whole = isinstance(record, dict) and all(
-            isinstance(record[key], kind) for key, kind in types.items()
-        )
+        is_whole = isinstance(record, dict)
+        for key, kind in types.items():
+            is_whole = is_whole and isinstance(record[key], kind)
     except (OSError, ValueError, KeyError) as error:
         state = "damaged" if path.is_file() else "missing"
         raise UserError(f"{path} is {state} ({error})", remedy, f"{state}-record") from error

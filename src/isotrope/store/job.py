@@ -160,7 +160,7 @@ class Job:
         for name in folders:
             folder = self.folder / name
             sums = checksums(folder) if folder.is_dir() else {}
-            files[name] = {file: sum_ for file, sum_ in sums.items() if not file.endswith(".md")}
+            files[name] = {file: sums[file] for file in sums if not file.endswith(".md")}
         return files
 
     def _check_sources(self) -> None:

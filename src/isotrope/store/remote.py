@@ -47,8 +47,10 @@ def is_url(name: object) -> bool:
 def lies_within(name: str | Path, folder: str | Path) -> bool:
     """Whether a path or URL is that of a folder, or lies below it."""
     if is_url(name) or is_url(folder):
-        return f"{name}/".startswith(f"{folder}".rstrip("/") + "/")
-    return Path(name).resolve().is_relative_to(Path(folder).resolve())
+        folder_url = f"{folder}".rstrip("/") + "/"
+        return f"{name}/".startswith(folder_url)
+    path = Path(name).resolve()
+    return path.is_relative_to(Path(folder).resolve())
 
 
 def without_secrets(url: str) -> str:
@@ -57,7 +59,9 @@ def without_secrets(url: str) -> str:
     That is without a password, and without a web address's ``?…``, which may sign it.
     """
     url = re.sub(r"://[^/@]*@", "://", url)
-    return url.partition("?")[0] if url.startswith(_WEB) else url
+    if url.startswith(_WEB):
+        url = url.partition("?")[0]
+    return url
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,8 @@ class RemoteFile:
             problem = f"{without_secrets(url)} does not tell its size"
             raise UserError(problem, "copy it to this machine first", "unknown-size")
         version = [(key, str(info[key])) for key in _VERSIONS if info.get(key)]
-        return cls(url, int(info["size"]), tuple(version), inside)
+        size = int(info["size"])
+        return cls(url, size, tuple(version), inside)
 
     def __str__(self) -> str:
         return without_secrets(self.url)
@@ -157,7 +162,8 @@ def _list_files(url: str, system: Any, path: str) -> list[RemoteFile]:
         if info.get("size") is None:
             info = system.info(name)
         inside = name.removeprefix(folder) if folder else ""
-        files.append(RemoteFile.of(system.unstrip_protocol(name), info, inside))
+        file_url = system.unstrip_protocol(name)
+        files.append(RemoteFile.of(file_url, info, inside))
     if not files:
         raise FileNotFoundError(url)
     return files
@@ -228,7 +234,8 @@ def _open_system(url: str) -> tuple[Any, str]:
         import aiohttp  # which waits five minutes for a whole answer, however large
 
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=STALLED, sock_read=STALLED)
-        settings = fsspec.config.conf.get(scheme, {}).get("client_kwargs", {})
+        configured = fsspec.config.conf.get(scheme, {})
+        settings = configured.get("client_kwargs", {})
         options["client_kwargs"] = {"timeout": timeout, **settings}
     system, path = fsspec.core.url_to_fs(url, **options)
     system.invalidate_cache()
@@ -248,7 +255,8 @@ def _cause(error: BaseException) -> BaseException:
 def _refusal(url: str, error: BaseException, done: str) -> UserError:
     public_url = without_secrets(url)
     status = getattr(error, "status", 0)
-    words = str(error).replace(url, public_url) or type(error).__name__
+    kind = type(error).__name__
+    words = str(error).replace(url, public_url) or kind
     reason = f"HTTP {status}" if status else words
     problem = f"{public_url} cannot be {done} ({reason})"
     return UserError(problem, _remedy(error, url), f"url-cannot-be-{done}")

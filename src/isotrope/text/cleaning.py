@@ -46,7 +46,8 @@ def bad_text(row: Row) -> str | None:
 
 def fold(fields: Iterable[str | None]) -> Row:
     """Texts without white space at the ends and with one space between words; null is empty."""
-    return tuple(" ".join((text or "").split()) for text in fields)
+    words_of_texts = [(text or "").split() for text in fields]
+    return tuple(map(" ".join, words_of_texts))
 
 
 class Seen:
@@ -135,7 +136,9 @@ class CleaningReport:
         counts = [f"{count:,} {reason}" for reason, count in self.dropped.items() if count]
         dropped = ", ".join(counts) or "none"
         reasons = "; ".join([f"dropped: {dropped}", *self.notes])
-        name = self.files[0] if len(self.files) == 1 else f"the {len(self.files):,} files"
+        name = f"the {len(self.files):,} files"
+        if len(self.files) == 1:
+            name = self.files[0]
         raise UserError(
             f"{name}: {self.kept} of {self.read:,} {self.unit} left ({reasons})",
             "give more text; of pages, code and menus are not read",

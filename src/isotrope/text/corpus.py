@@ -112,8 +112,10 @@ class Documents:
 
     def each(self, rows: RowIds | None = None) -> Iterator[Document]:
         """The documents of these rows (R,), in this order; None: all."""
-        chosen = self.dataset if rows is None else self.dataset.select(rows)
-        for batch in chosen.iter(_DOCUMENTS_AT_ONCE):
+        dataset = self.dataset
+        if rows is not None:
+            dataset = dataset.select(rows)
+        for batch in dataset.iter(_DOCUMENTS_AT_ONCE):
             yield from map(Document, batch["title"], batch["paragraphs"])
 
     def texts(self, rows: RowIds | None = None) -> list[str]:

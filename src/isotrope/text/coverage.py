@@ -48,14 +48,17 @@ def coverage(
     if reader is None:
         return []
     reader.tokenizer.no_truncation()
-    rows = sample.order.rows(0, min(LOOKED_AT, len(sample)))
-    dataset = sample.corpus.dataset.select_columns(list(sample.corpus.columns))
-    columns = dataset[rows.tolist()].values()
-    lengths = _token_counts(reader, list(chain.from_iterable(columns)))
+    count = min(LOOKED_AT, len(sample))
+    rows = sample.order.rows(0, count)
+    corpus = sample.corpus
+    dataset = corpus.dataset.select_columns(list(corpus.columns))
+    columns = dataset[rows.tolist()]
+    texts = list(chain.from_iterable(columns.values()))
+    lengths = _token_counts(reader, texts)
 
     share_read = lengths.clip(max=limit).sum() / lengths.sum()
     longer = (lengths > limit).sum()
-    looked_at = "" if len(rows) == len(sample) else " looked at"
+    looked_at = "" if count == len(sample) else " looked at"
     lines = [
         f"{longer:,} of {len(lengths):,} texts{looked_at} are longer than {limit} tokens; "
         f"{100 * share_read:.0f} % of the text is read"

@@ -106,7 +106,9 @@ def _table_of_items(items: Sequence[Any], kind: str) -> TextTable:
         names = dict.fromkeys(map(str, chain.from_iterable(items)))
         columns = [(name, [record.get(name) for record in items]) for name in names]
         return _table_of_columns(columns, kind)
-    texts = [_text_or_null(item, number, kind) for number, item in enumerate(items)]
+    texts = []
+    for number, item in enumerate(items):
+        texts.append(_text_or_null(item, number, kind))
     rows = pa.table({"text": _string_array(texts)})
     return TextTable(rows, _described(kind, len(texts), "texts"))
 
@@ -141,7 +143,8 @@ def _text_or_null(item: Any, place: int, kind: str) -> str | None:
         return str(item)
     is_missing = np.ndim(item) == 0 and pd.isna(item)
     if not is_missing:
-        raise _no_texts(f"item {place} of the {kind} is a {type(item).__name__}, not a string")
+        item_kind = type(item).__name__
+        raise _no_texts(f"item {place} of the {kind} is a {item_kind}, not a string")
     return None
 
 

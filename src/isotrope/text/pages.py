@@ -131,7 +131,8 @@ def _markdown(text: str) -> Iterator[_PageBlock]:
             for block in _html(node.content):
                 yield block._replace(begin=begin)
         elif node.type in ("heading", "paragraph", "tr"):  # a row of a table is one block
-            texts = [inline[id(child.token)] for child in node.walk() if child.type == "inline"]
+            inner_tokens = [child.token for child in node.walk() if child.type == "inline"]
+            texts = [inline[id(token)] for token in inner_tokens]
             is_heading = node.type == "heading"
             prose = " ".join(words.text for words in texts if words.is_prose)
             if prose:

@@ -4,6 +4,8 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -88,7 +90,8 @@ def distinct(draw: Callable[[], Drawn | None], count: int, tries: int = 8) -> li
 
 def random_span(begin: int, end: int, length: int, generator: Generator) -> slice:
     """A span of ``length`` places, from ``begin`` on and before ``end``, drawn uniformly."""
-    start = int(generator.integers(begin, end - length + 1))
+    last_start = end - length
+    start = int(generator.integers(begin, last_start + 1))
     return slice(start, start + length)
 
 
@@ -118,11 +121,8 @@ def open_pairs(
     columns = _columns_of(maker)
     unit = "texts" if len(columns) == 1 else "pairs"
     key = _key(documents, maker, rounds, seed, held_out)
-
-    def make(draft: Path) -> None:
-        _draw_all(draft, documents, maker, rows, rounds=rounds, seed=seed)
-
-    folder = cached(cache / key, make)
+    draw = partial(_draw_all, documents, maker, rows, rounds, seed)
+    folder = cached(cache / key, draw)
     datasets = []
     for number in range(rounds):
         file = folder / _ROUND.format(number)
@@ -159,13 +159,7 @@ def _key(documents: Documents, maker: PairMaker, rounds: int, seed: int, held_ou
 
 
 def _draw_all(
-    draft: Path,
-    documents: Documents,
-    maker: PairMaker,
-    rows: RowIds,
-    *,
-    rounds: int,
-    seed: int,
+    documents: Documents, maker: PairMaker, rows: RowIds, rounds: int, seed: int, draft: Path
 ) -> None:
     """Write the pairs of all rounds, a file each, in one pass over the documents."""
     columns = _columns_of(maker)
@@ -182,15 +176,15 @@ def _draw_all(
             tell(f"drew {unit} from", begin, len(rows))
             batch = rows[begin : begin + _DOCUMENTS_AT_ONCE]
             pairs_of_documents = []
-            for row, document in zip(batch.tolist(), documents.each(batch), strict=True):
+            batch_documents = documents.each(batch)
+            for row, document in zip(batch.tolist(), batch_documents, strict=True):
                 generator = default_rng([seed, row])
                 pairs_of_documents.append(maker(document, rounds, generator))
             documents_with_pair += sum(map(bool, pairs_of_documents))
-            for number, writer in enumerate(writers):
-                round_ = [pairs[number] for pairs in pairs_of_documents if len(pairs) > number]
-                if round_:
-                    texts_of_columns = list(zip(*round_, strict=True))
-                    writer.write_batch(pa.record_batch(texts_of_columns, schema=schema))
+            # A document may have no pair for the later rounds.
+            for writer, pairs in zip(writers, zip_longest(*pairs_of_documents), strict=False):
+                texts_of_columns = list(zip(*filter(None, pairs), strict=True))
+                writer.write_batch(pa.record_batch(texts_of_columns, schema=schema))
     if documents_with_pair < 2:
         has = "has" if documents_with_pair == 1 else "have"
         raise UserError(

@@ -53,9 +53,9 @@ class Permutation:
 
     def __init__(self, n: int, seed: int) -> None:
         self._n = n
+        bits = (n - 1).bit_length()
         # at least 2^6 places: narrower halves have too few round functions to reach most orders of
         # a handful of rows
-        bits = (n - 1).bit_length()
         self._half = max(3, (bits + 1) // 2)
         self._keys = [derive(seed, round) for round in range(_ROUNDS)]
 
@@ -63,10 +63,10 @@ class Permutation:
         """Rows (any shape, int64) at places in range(n); an integer gives an array of shape ()."""
         places = np.asarray(places)
         rows = self._cipher(places.astype(np.uint64).ravel())
-        outside = rows >= self._n
-        while outside.any():
+        outside = np.flatnonzero(rows >= self._n)
+        while outside.size:
             rows[outside] = self._cipher(rows[outside])
-            outside = rows >= self._n
+            outside = np.flatnonzero(rows >= self._n)
         return rows.astype(np.int64).reshape(places.shape)
 
     def _cipher(self, places: _Integers) -> _Integers:

@@ -5,6 +5,7 @@ Rows are those of a table, lines, or the blocks of a page.
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import chain, groupby, islice, tee
 from tempfile import SpooledTemporaryFile
 from typing import Any
@@ -48,10 +49,7 @@ def rows(source: TextFile, columns: Columns, kept: tuple[str, ...] = ()) -> Iter
 
 def _whole_rows(source: TextFile, columns: Columns, kept: tuple[str, ...]) -> Iterator[NumberedRow]:
     """The rows before they are split; a blank line of a table has no fields."""
-
-    def choose(kinds: Kinds) -> tuple[str, ...]:
-        return columns.choose(source, kinds, kept)
-
+    choose = partial(columns.choose, source, kept=kept)
     further = columns.chosen + kept
     if source.format in TABLES:
         yield from TABLES[source.format](source, choose, len(columns.names))
@@ -97,7 +95,8 @@ def document_rows(
             yield from _table_documents(source, title_column, text_column)
         elif len(sources) > 1:
             ways["each .txt file is a document, with blank lines between its paragraphs"] = None
-            yield str(source), ("", *_paragraphs(whole_text(source)))
+            paragraphs = _paragraphs(whole_text(source))
+            yield str(source), ("", *paragraphs)
         else:
             yield from _documents_of_one_file(source, ways)
 
@@ -141,8 +140,10 @@ def _blocks(source: TextFile, numbered: Iterator[tuple[int, str]]) -> Iterator[P
         if not is_text:
             continue
         numbers, block_lines = tee(block)
-        place = f"{source}:{next(numbers)[0]}"
-        yield place, ("", one_text(place, (line for _, line in block_lines)))
+        number, _ = next(numbers)
+        place = f"{source}:{number}"
+        text = one_text(place, (line for _, line in block_lines))
+        yield place, ("", text)
 
 
 def _is_text(line: str | None) -> bool:
@@ -177,7 +178,8 @@ def _table_documents(
                     "name other columns (--text-column, --title-column)",
                     "column-not-readable",
                 )
-        yield place, (title or "", *filter(_is_text, paragraphs))
+        body = filter(_is_text, paragraphs)
+        yield place, (title or "", *body)
 
 
 def _paragraphs(text: str) -> list[str]:

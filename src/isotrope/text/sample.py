@@ -55,13 +55,14 @@ class RowOrder:
 
     def rows(self, begin: int, end: int, epoch: int = 0) -> RowIds:
         """Row ids (end - begin,) at these places of an epoch."""
-        rows = []
+        rows = [np.zeros(0, np.int64)]
         for round_ in self._rounds:
             # Only the last round may be sampled, so each begins in the epoch as in the corpus.
             first = max(begin - round_.begin, 0)
             last = min(end - round_.begin, round_.size)
-            places = np.arange(first, last)
-            rows.append(round_.rows(places, epoch))
+            if first < last:
+                places = np.arange(first, last)
+                rows.append(round_.rows(places, epoch))
         return np.concatenate(rows)
 
 
@@ -94,7 +95,8 @@ class Sample:
     @cached_property
     def order(self) -> RowOrder:
         """Their order in each epoch."""
-        return RowOrder(len(self.corpus), self.count, self.seed, self.corpus.rounds)
+        corpus = self.corpus
+        return RowOrder(len(corpus), self.count, self.seed, corpus.rounds)
 
     @cached_property
     def rows(self) -> RowIds | None:
@@ -108,7 +110,9 @@ class Sample:
 
         They are those of the corpus's first column.
         """
-        count = len(self) if limit is None else min(limit, len(self))
+        count = len(self)
+        if limit is not None:
+            count = min(limit, count)
         rows = self.order.rows(0, count)
         return self.corpus.texts(rows)
 
@@ -152,8 +156,14 @@ class PermutedBatches(BatchSampler):
         self._step_size = batch_size * world_size  # rows of a step of all processes
         largest = max(self._order.rounds)
         if largest < self._step_size:
+            each = f" on each of {world_size} processes" if world_size > 1 else ""
             unit = "documents that give a pair" if rounds else "sentences to train on"
-            raise _batch_too_large(batch_size, world_size, largest, unit)
+            limit = largest // world_size
+            raise UserError(
+                f"a batch of {batch_size}{each} is larger than the {largest} {unit}",
+                f"set train.batch_size to {limit} or less" if limit > 1 else "give more text",
+                "batch-too-large",
+            )
         self.batch_size = batch_size
         self.epoch = 0
 
@@ -181,14 +191,3 @@ class PermutedBatches(BatchSampler):
                 rows = self._order.rows(begin, stop, self.epoch)
                 yield from rows.reshape(-1, self.batch_size).tolist()
             first += size
-
-
-def _batch_too_large(batch_size: int, world_size: int, largest: int, unit: str) -> UserError:
-    each = f" on each of {world_size} processes" if world_size > 1 else ""
-    limit = largest // world_size
-    remedy = f"set train.batch_size to {limit} or less" if limit > 1 else "give more text"
-    return UserError(
-        f"a batch of {batch_size}{each} is larger than the {largest} {unit}",
-        remedy,
-        "batch-too-large",
-    )

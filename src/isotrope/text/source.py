@@ -182,10 +182,12 @@ def read_text(
         keep_duplicates=keep_duplicates,
     )
 
-    note = ""
-    if isinstance(source, Path) or (isinstance(source, str) and _is_path(source)):
+    if isinstance(source, Path):
         return _with_paths(options, [source])
+    note = ""
     if isinstance(source, str):
+        if _is_path(source):
+            return _with_paths(options, [source])
         note = f"{source[:60]!r} is read as a text, since no file or folder has this name"
         source = [source]
     elif isinstance(source, list | tuple):
@@ -197,7 +199,8 @@ def read_text(
 
 def _is_path(source: str) -> bool:
     """Whether a single string names a file or folder: it exists, or looks like a path."""
-    if isinstance(source, TextPath) or not source or is_url(source) or _exists(source):
+    is_marked_or_empty = isinstance(source, TextPath) or not source
+    if is_marked_or_empty or is_url(source) or _exists(source):
         return True
     is_one_word = len(source.split()) == 1
     has_ending = Path(source).suffix.lower() in ENDINGS
@@ -240,14 +243,12 @@ def _with_table(options: TextSource, table: TextTable, note: str) -> TextSource:
                 "rename it, or make its values strings",
                 "column-not-readable",
             )
-    left_out = f"columns not read: {', '.join(table.left_out)}" if table.left_out else ""
-    return replace(
-        options,
-        paths=(str(_write(table.rows)),),
-        name=table.name,
-        notes=tuple(filter(None, [note, left_out])),
-        in_memory=True,
-    )
+    notes = [note] if note else []
+    if table.left_out:
+        left_out = ", ".join(table.left_out)
+        notes.append(f"columns not read: {left_out}")
+    path = str(_write(table.rows))
+    return replace(options, paths=(path,), name=table.name, notes=tuple(notes), in_memory=True)
 
 
 def _write(table: pa.Table) -> Path:

@@ -58,7 +58,9 @@ class Columns:
     @property
     def chosen(self) -> tuple[str, ...]:
         """Those besides the text."""
-        return () if self.positive is None else (self.positive, *self.negatives)
+        if self.positive is None:
+            return ()
+        return (self.positive, *self.negatives)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -74,15 +76,14 @@ class Columns:
         ``kept`` names further columns, of any type, which follow. Without a named text column: the
         only column of strings besides those named, else "text", else "sentence".
         """
-        text = self.text or self._only_text_column(columns)
+        text = self.text
+        if not text:
+            names = {name for name, kind in columns if kind == "string"}
+            names.difference_update(self.chosen)
+            usual_names = names if len(names) == 1 else ("text", "sentence")
+            text = next((name for name in usual_names if name in names), None)
         chosen = (text, *self.chosen, *kept)
         return pick_columns(path, columns, chosen, strings=len(self.names))
-
-    def _only_text_column(self, columns: Kinds) -> str | None:
-        names = {name for name, kind in columns if kind == "string"}
-        names.difference_update(self.chosen)
-        usual_names = names if len(names) == 1 else ("text", "sentence")
-        return next((name for name in usual_names if name in names), None)
 
 
 def pick_columns(
@@ -105,7 +106,9 @@ def pick_columns(
 
 
 def _no_column(path: object, columns: Kinds, problem: str) -> UserError:
-    described = [f"{name} ({kind})".removesuffix(" (string)") for name, kind in columns]
+    described = []
+    for name, kind in columns:
+        described.append(name if kind == "string" else f"{name} ({kind})")
     listed = ", ".join(described) or "none"
     return UserError(
         f"{path} has {problem} (columns: {listed})",
@@ -125,7 +128,8 @@ def _read_jsonl(source: TextFile, choose: Choose, strings: int) -> Iterator[Numb
         if not chosen:
             kinds = {name: _kind(value) for name, value in record.items()}
             chosen = choose(list(kinds.items()))
-        yield number, _chosen_values(record, chosen, strings, f"{source}:{number}")
+        place = f"{source}:{number}"
+        yield number, _chosen_values(record, chosen, strings, place)
 
 
 def _json_object(source: TextFile, number: int, line: str) -> dict[str, Any]:
@@ -233,7 +237,9 @@ class _Lines(Iterator[str]):
         self.put_back = deque[str]()
 
     def __next__(self) -> str:
-        return self.put_back.popleft() if self.put_back else next(self._unread)
+        if self.put_back:
+            return self.put_back.popleft()
+        return next(self._unread)
 
 
 def _until_quotes_close(table_lines: Iterator[str]) -> list[str]:

@@ -197,7 +197,9 @@ class TokenStore:
         """[{"label": row id}, …] -> label (N,), and the features of each column."""
         labels = np.array([row["label"] for row in rows], np.int64)
         batch: TextFeatures = {"label": torch.from_numpy(labels)}
-        places = labels if self.rows is None else self.rows.searchsorted(labels)
+        places = labels
+        if self.rows is not None:
+            places = self.rows.searchsorted(labels)
         texts = places * len(self.columns)  # the numbers of those in the first column
         for column, reader in zip(self.columns, self.readers, strict=True):
             for key, value in self._features(texts, reader).items():
@@ -214,7 +216,8 @@ class TokenStore:
         if reader.left:
             places = places - (longest - lengths)[:, None]
         is_real = (places >= 0) & (places < lengths[:, None])
-        sources = np.where(is_real, begins[:, None] + places, 0)
+        places = begins[:, None] + places  # within all ids
+        sources = np.where(is_real, places, 0)
         arrays = {
             "input_ids": np.where(is_real, self.ids[sources], reader.padding),
             "attention_mask": is_real,

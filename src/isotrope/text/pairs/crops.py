@@ -69,8 +69,11 @@ class Crops(Lengths):
             return []
 
         def draw() -> TextPair | None:
-            spans = two_spans(len(words), self.shortest, self.longest, self.overlap, generator)
-            anchor, positive = [between.join(words[span]) for span in spans]
+            first, second = two_spans(
+                len(words), self.shortest, self.longest, self.overlap, generator
+            )
+            anchor = between.join(words[first])
+            positive = between.join(words[second])
             return (anchor, positive) if anchor != positive else None
 
         return distinct(draw, count)

@@ -47,7 +47,8 @@ def near(
     length = span_length(shortest, longest, POSITIVE, generator)
 
     if place == "adjacent":
-        starts = [start for start in (begin - length, end) if 0 <= start <= total - length]
+        last_start = total - length
+        starts = [start for start in (begin - length, end) if 0 <= start <= last_start]
         start = int(generator.choice(starts))
         return slice(start, start + length)
     if place == "near":
@@ -91,9 +92,9 @@ class Spans(Lengths):
             end = total * (number + 1) // anchors
             length = span_length(self.shortest, longest, ANCHOR, generator)
             anchor = random_span(begin, end, length, generator)
-            spans = [anchor]
+            texts = [between.join(words[anchor])]
             for _ in range(self.positives):
-                spans.append(near(anchor, total, self.shortest, longest, self.place, generator))
-            texts = [between.join(words[span]) for span in spans]
+                span = near(anchor, total, self.shortest, longest, self.place, generator)
+                texts.append(between.join(words[span]))
             rows.append(tuple(texts))
         return list(dict.fromkeys(rows))

@@ -29,16 +29,17 @@ class TitleBody(Lengths):
 
     def __call__(self, document: Document, count: int, generator: Generator) -> list[TextPair]:
         body = " ".join(document.paragraphs)
-        if not document.title or not body or body == document.title:
+        title = document.title
+        if not title or not body or body == title:
             return []
         if self.whole:
-            return [(document.title, body)]
+            return [(title, body)]
         words, between = words_of(body)
 
         def draw() -> TextPair:
             length = int(generator.integers(self.shortest, self.longest + 1))
             length = min(length, len(words))
             span = random_span(0, len(words), length, generator)
-            return document.title, between.join(words[span])
+            return title, between.join(words[span])
 
         return distinct(draw, count)
