@@ -66,7 +66,7 @@ def fetch_data(
         missing = {source.name: _missing_files(folder, source) for source in sources}
         sizes = [file.size for files in missing.values() for file in files]
         if bar and None not in sizes:
-            bar.update(total=sum(size or 0 for size in sizes))
+            bar.update(total=sum(filter(None, sizes)))
         with alone(folder) if sizes else nullcontext():
             for source in sources:
                 files = missing[source.name]
@@ -80,7 +80,8 @@ def fetch_data(
 
 def _missing_files(folder: Path, source: DataSource) -> list[File]:
     """The files of a source that are not there as they should be."""
-    return [file for file in source.files if fault(folder / source.folder / file.name, file)]
+    target = folder / source.folder
+    return [file for file in source.files if fault(target / file.name, file)]
 
 
 def _fetch_source(
@@ -96,10 +97,11 @@ def _fetch_source(
     with writing(folder, AGAIN):
         remove(work)  # a killed process may have left it
         try:
+            by_hand = f"get it from {source.home}, and put it into {folder}"
             if official and source.archives:
-                downloads = _from_archives(source, files, work, folder)
+                downloads = _from_archives(source, files, work, by_hand)
             else:
-                downloads = _from_copies(source, files, work, folder, mirror)
+                downloads = _from_copies(source, files, work, by_hand, mirror)
             for download in downloads:
                 wrong = fault(download.path, download.file)
                 if wrong:
@@ -127,40 +129,32 @@ class _Download:
 
 
 def _from_archives(
-    source: DataSource, files: Sequence[File], work: Path, folder: Path
+    source: DataSource, files: Sequence[File], work: Path, by_hand: str
 ) -> Iterator[_Download]:
     """Files from the archives of those who made the data; a licence may be missing there."""
-    remedy = _by_hand(source, folder)
     members: dict[str, Path] = {}
     for url in source.archives:
-        archive = _downloaded(url, work, None, remedy)
+        archive = _downloaded(url, work, None, by_hand)
         members |= {path.name: path for path in _unpacked(archive, url)}
 
     for file in files:
-        if file.document and file.name not in members:
-            continue
-        yield _Download(
-            file,
-            members.get(file.name, work / file.name),
-            f"{file.name} in {', '.join(source.archives)}",
-            "run the command without --official",
-        )
+        path = members.get(file.name, work / file.name)
+        origin = f"{file.name} in {', '.join(source.archives)}"
+        if file.name in members or not file.document:
+            yield _Download(file, path, origin, "run the command without --official")
 
 
 def _from_copies(
-    source: DataSource, files: Sequence[File], work: Path, folder: Path, mirror: str | None
+    source: DataSource, files: Sequence[File], work: Path, by_hand: str, mirror: str | None
 ) -> Iterator[_Download]:
     """Files from the copies at fixed commits, or from a mirror, one after the other."""
-    remedy = _by_hand(source, folder)
     for file in files:
         url = source.url(file)
         if mirror:
-            url = f"{mirror.rstrip('/')}/{quote(f'{source.folder}/{file.name}')}"
-        yield _Download(file, _downloaded(url, work, file.sha256, remedy), url, remedy)
-
-
-def _by_hand(source: DataSource, folder: Path) -> str:
-    return f"get it from {source.home}, and put it into {folder}"
+            path_on_mirror = quote(f"{source.folder}/{file.name}")
+            url = f"{mirror.rstrip('/')}/{path_on_mirror}"
+        path = _downloaded(url, work, file.sha256, by_hand)
+        yield _Download(file, path, url, by_hand)
 
 
 def _downloaded(url: str, work: Path, sha256: str | None, by_hand: str) -> Path:

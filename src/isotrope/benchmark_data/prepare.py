@@ -61,8 +61,8 @@ def prepare_data(
 def _check_official(official: Path, source: DataSource) -> None:
     """Check all files of a source before any is written: half a task is worse than none."""
     for file in source.files:
-        wrong = None if file.document else fault(official / file.name, file)
-        if wrong:
+        wrong = fault(official / file.name, file)
+        if wrong and not file.document:
             raise UserError(
                 f"{official / file.name}: {wrong.kind} ({wrong.detail})",
                 f"run isotrope data fetch --only {source.name}",
@@ -72,14 +72,15 @@ def _check_official(official: Path, source: DataSource) -> None:
 
 def _prepare_file(official: Path, destination: Path, file: File, source: DataSource) -> None:
     """Write one prepared file, if its official file is there and it is not right already."""
-    official_name = file.at or file.name
-    if not (official / official_name).exists() or not fault(destination / file.name, file):
+    official_file = official / (file.at or file.name)
+    target = destination / file.name
+    if not official_file.exists() or not fault(target, file):
         return
 
-    content = (official / official_name).read_bytes()
+    content = official_file.read_bytes()
     if hashlib.sha256(content).hexdigest() != file.sha256:  # scores stay as they are
-        content = _tokenised(content.decode("utf-8"), str(source.recipe)).encode("utf-8")
-    with new_file(destination / file.name) as out:
+        content = _tokenised(content.decode(), str(source.recipe)).encode()
+    with new_file(target) as out:
         out.write(content)
         out.flush()
         wrong = fault(Path(out.name), file)
@@ -113,10 +114,8 @@ def _tokenised(text: str, recipe: str) -> str:
         if recipe == "sts":  # STS16 gives sources and authors after the two sentences
             cells = [moses_tokens(cell).lower() for cell in cells[:2]]
         elif recipe == "stsb":  # some lines say where they come from after the two sentences
-            sentences = [moses_tokens(cell).lower() for cell in cells[5:7]]
-            cells = [*cells[:5], *sentences]
+            cells[5:] = [moses_tokens(cell).lower() for cell in cells[5:7]]
         elif number > 0:
-            sentences = [moses_tokens(cell) for cell in cells[1:3]]
-            cells = [cells[0], *sentences, *cells[3:]]
+            cells[1:3] = map(moses_tokens, cells[1:3])
         lines.append("\t".join(cells) + "\n")
     return "".join(lines)

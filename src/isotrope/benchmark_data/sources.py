@@ -82,7 +82,8 @@ class DataSource:
 def data_sources() -> tuple[DataSource, ...]:
     """Every source, in the order of sources.toml."""
     text = (files("isotrope.benchmark_data") / "sources.toml").read_text(encoding="utf-8")
-    return TypeAdapter(tuple[DataSource, ...]).validate_python(tomllib.loads(text)["source"])
+    tables = tomllib.loads(text)["source"]
+    return TypeAdapter(tuple[DataSource, ...]).validate_python(tables)
 
 
 def choose(names: Iterable[str] = ()) -> tuple[DataSource, ...]:
@@ -91,9 +92,10 @@ def choose(names: Iterable[str] = ()) -> tuple[DataSource, ...]:
 
     Raises UserError for an unknown name.
     """
+    sources = data_sources()
     chosen_names = [name.strip().lower() for name in names] or USUAL_GROUPS
-    all_names = [*GROUPS, *(source.name for source in data_sources())]
-    lower_names = sorted(name.lower() for name in (*all_names, "all"))
+    all_names = [*GROUPS, *(source.name for source in sources)]
+    lower_names = sorted(map(str.lower, [*all_names, "all"]))
     for name in chosen_names:
         if name not in lower_names:
             raise UserError(
@@ -101,13 +103,12 @@ def choose(names: Iterable[str] = ()) -> tuple[DataSource, ...]:
                 f"{nearest(name, lower_names)}choose from {', '.join(all_names)} or all",
                 code="unknown-data-set",
             )
-    if "all" in chosen_names:
-        return data_sources()
-    return tuple(
-        source
-        for source in data_sources()
-        if source.name.lower() in chosen_names or source.group in chosen_names
-    )
+    chosen = []
+    for source in sources:
+        its_names = {source.name.lower(), source.group, "all"}
+        if its_names.intersection(chosen_names):
+            chosen.append(source)
+    return tuple(chosen)
 
 
 def existing_folder(data: str | Path) -> Path:
@@ -162,10 +163,11 @@ def check_data(data: str | Path, names: Iterable[str] = ()) -> list[Checked]:
     """
     folder = existing_folder(data)
     names = list(names)
-    return [
-        _check(folder, source, is_required=bool(names) or source.group in REQUIRED)
-        for source in choose(names)
-    ]
+    checked = []
+    for source in choose(names):
+        is_required = bool(names) or source.group in REQUIRED
+        checked.append(_check(folder, source, is_required))
+    return checked
 
 
 def _check(folder: Path, source: DataSource, is_required: bool) -> Checked:
@@ -178,7 +180,8 @@ def _check(folder: Path, source: DataSource, is_required: bool) -> Checked:
     if not is_fetched and not is_prepared:
         if not is_required:
             return Checked(source, "not fetched", [])
-        return Checked(source, "wrong", [Finding(used_folder, "missing", "nothing there", fetch)])
+        finding = Finding(used_folder, "missing", "nothing there", fetch)
+        return Checked(source, "wrong", [finding])
 
     findings = []
     if is_fetched:
@@ -187,10 +190,8 @@ def _check(folder: Path, source: DataSource, is_required: bool) -> Checked:
         remedy = prepare if is_fetched else f"{fetch}, then prepare it"
         findings += _findings(folder, used_folder, source.prepared, remedy)
     elif source.prepared and not findings:
-        state = "not prepared"
-        return Checked(
-            source, state, [Finding(used_folder, state, "the official files alone", prepare)]
-        )
+        finding = Finding(used_folder, "not prepared", "the official files alone", prepare)
+        return Checked(source, "not prepared", [finding])
     return Checked(source, "wrong" if findings else "right", findings)
 
 
@@ -202,16 +203,18 @@ def _findings(folder: Path, below: str, files: Iterable[File], remedy: str) -> l
     """What is wrong with the files below a folder; a licence may be missing."""
     findings = []
     for file in files:
-        wrong = None if file.document else fault(folder / below / file.name, file)
-        if wrong:
-            findings.append(Finding(f"{below}/{file.name}", wrong.kind, wrong.detail, remedy))
+        path = f"{below}/{file.name}"
+        wrong = fault(folder / path, file)
+        if wrong and not file.document:
+            findings.append(Finding(path, *wrong, remedy))
     return findings
 
 
 def fault(path: Path, file: File) -> Fault | None:
     """What is wrong with the file at ``path``, which should be ``file``; None: nothing is."""
     # A pipe, for example, from which nothing may ever come.
-    if path.exists() and not (path.is_file() or path.is_dir()):
+    is_folder_or_file = path.is_dir() or path.is_file()
+    if path.exists() and not is_folder_or_file:
         return Fault("unreadable", "not a file")
     try:
         content = path.read_bytes()
@@ -224,7 +227,8 @@ def fault(path: Path, file: File) -> Fault | None:
     lines = content.count(b"\n")
     if content and not content.endswith(b"\n"):
         lines += 1
-    if file.sha256 == sha256 or (not file.sha256 and lines == file.lines):
+    is_right = sha256 == file.sha256 if file.sha256 else lines == file.lines
+    if is_right:
         return None
 
     twin = _file_with(sha256)
@@ -238,10 +242,11 @@ def fault(path: Path, file: File) -> Fault | None:
 def _file_with(sha256: str) -> str | None:
     """The path below the data folder of the file that has this checksum."""
     for source in data_sources():
-        for file in source.files:
-            if file.sha256 == sha256:
-                return f"{source.folder}/{file.name}"
-        for file in source.prepared:
-            if file.sha256 == sha256:
-                return f"{source.prepared_folder}/{file.name}"
+        for folder, source_files in (
+            (source.folder, source.files),
+            (source.prepared_folder, source.prepared),
+        ):
+            for file in source_files:
+                if file.sha256 == sha256:
+                    return f"{folder}/{file.name}"
     return None

@@ -73,7 +73,8 @@ def _make(folder: Path, make: Callable[[Path], None]) -> None:
 def is_whole(folder: Path, kind: str = _KIND) -> bool:
     """Whether a folder is marked as ``kind``, and its files are as they were written."""
     with suppress(OSError, UserError):
-        return mark_of(folder) == kind and read_record(folder / CONTENTS) == checksums(folder)
+        is_ours = mark_of(folder) == kind
+        return is_ours and read_record(folder / CONTENTS) == checksums(folder)
     return False
 
 

@@ -88,7 +88,8 @@ def new_folder(folder: Path, kind: str) -> Iterator[Path]:
                 sync(path)
 
         if folder.is_dir():
-            folder.replace(draft.with_name(f"{draft.name.removesuffix(DRAFT)}.old{DRAFT}"))
+            old_name = f"{draft.name.removesuffix(DRAFT)}.old{DRAFT}"
+            folder.replace(draft.with_name(old_name))
         draft.replace(folder)
     finally:
         clear_drafts(folder.parent, folder.name)
@@ -170,8 +171,10 @@ def clear_drafts(folder: Path, name: str | None = None) -> None:
 def mark_of(folder: Path) -> str | None:
     """What a folder is for, by its mark: ``run``, ``model`` …; None if it has none that is whole."""
     with suppress(OSError, ValueError, KeyError, TypeError):
-        kind = json.loads((folder / MARK).read_text(encoding="utf-8"))["kind"]
-        return kind if isinstance(kind, str) else None
+        mark = json.loads((folder / MARK).read_text(encoding="utf-8"))
+        kind = mark["kind"]
+        if isinstance(kind, str):
+            return kind
     return None
 
 
@@ -289,29 +292,24 @@ def read_record(
     types = keys if isinstance(keys, Mapping) else dict.fromkeys(keys, object)
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-        is_whole = isinstance(record, dict) and all(
-            isinstance(record[key], kind) for key, kind in types.items()
-        )
+        is_whole = isinstance(record, dict)
+        for key, kind in types.items():
+            is_whole = is_whole and isinstance(record[key], kind)
     except (OSError, ValueError, KeyError) as error:
         state = "damaged" if path.is_file() else "missing"
         raise UserError(f"{path} is {state} ({error})", remedy, f"{state}-record") from error
 
-    if not is_whole or not _seal_holds(record):
+    if is_whole and SEAL in record:  # older records have none
+        seal = record.pop(SEAL)
+        is_whole = seal == value_checksum(record)
+    if not is_whole:
         raise UserError(f"{path} is damaged", remedy, "damaged-record")
-    record.pop(SEAL, None)
     return record  # type: ignore[no-any-return]
 
 
 def sealed(record: Mapping[str, Any]) -> Record:
     """A record with a checksum of its other keys, by which `read_record` notices other bytes."""
     return {**record, SEAL: value_checksum(record)}
-
-
-def _seal_holds(record: Record) -> bool:
-    if SEAL not in record:  # older records have none
-        return True
-    content = {key: value for key, value in record.items() if key != SEAL}
-    return bool(record[SEAL] == value_checksum(content))
 
 
 class RecordLog:
@@ -340,7 +338,8 @@ class RecordLog:
         """Hold these, and no others."""
         self.records = list(records)
         if self.writing:
-            write_text(self.path, "".join(json.dumps(record) + "\n" for record in self.records))
+            lines = [json.dumps(record) + "\n" for record in self.records]
+            write_text(self.path, "".join(lines))
 
     def add(self, record: Record) -> None:
         """Append one."""
@@ -376,11 +375,11 @@ def checksums(folder: Path) -> dict[str, str]:
     """
     names = []
     for path in folder.rglob("*"):
-        name = path.relative_to(folder)
-        is_hidden = any(part.startswith(".") for part in name.parts)
-        if path.is_file() and not is_hidden:
-            names.append(name.as_posix())
-    return {name: file_checksum(folder / name) for name in sorted(names) if name != CONTENTS}
+        name = path.relative_to(folder).as_posix()
+        is_hidden = "/." in f"/{name}"
+        if path.is_file() and not is_hidden and name != CONTENTS:
+            names.append(name)
+    return {name: file_checksum(folder / name) for name in sorted(names)}
 
 
 # --- one clear line if a folder cannot be written
@@ -425,7 +424,8 @@ def _says_full(error: Exception) -> bool:
 
 
 def _says_denied(error: OSError, folder: Path) -> bool:
-    is_below = isinstance(error.filename, str) and Path(error.filename).is_relative_to(folder)
+    filename = error.filename
+    is_below = isinstance(filename, str) and Path(filename).is_relative_to(folder)
     if is_below and error.errno in _DENIED:
         return True
     return not os.access(folder, os.W_OK | os.X_OK)
@@ -436,7 +436,8 @@ def check_file(target: Path) -> Path:
 
     UserError if it cannot be written.
     """
-    target = target.resolve() if target.is_symlink() else target
+    if target.is_symlink():
+        target = target.resolve()
     is_other = target.exists() and not target.is_file()
     if is_other or not os.access(target.parent, os.W_OK):
         remedy = "name a file, in a folder that exists and is yours"

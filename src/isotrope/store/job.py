@@ -10,7 +10,7 @@ there, and two files:
 import json
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -139,7 +139,7 @@ class Job:
         with suppress(UserError):  # damaged: it is made again
             record = read_record(self._result_file, {FILES: dict})
             announced = record.pop(FILES)
-            if all(_checksums(self.folder / name) == sums for name, sums in announced.items()):
+            if self._checksums(announced) == announced:
                 return record
         return None
 
@@ -150,9 +150,18 @@ class Job:
         """
         for source in self.sources:
             source.check()
-        files = {name: _checksums(self.folder / name) for name in announced}
+        files = self._checksums(announced)
         write_json(self._result_file, sealed({**result, FILES: files}))
         return json.loads(json.dumps(result))  # type: ignore[no-any-return]
+
+    def _checksums(self, folders: Iterable[str]) -> dict[str, dict[str, str]]:
+        """The checksums of announced folders. Cards are left out, because people write in them."""
+        files: dict[str, dict[str, str]] = {}
+        for name in folders:
+            folder = self.folder / name
+            sums = checksums(folder) if folder.is_dir() else {}
+            files[name] = {file: sums[file] for file in sums if not file.endswith(".md")}
+        return files
 
     def _check_sources(self) -> None:
         folder = self.folder.resolve()
@@ -165,7 +174,8 @@ class Job:
     def _refuse_another(self) -> None:
         remedy = "choose another --output, or begin anew with --restart"
         if self.begun:
-            changes = differences(read_record(self._identity_file, remedy=remedy), self.identity)
+            identity = read_record(self._identity_file, remedy=remedy)
+            changes = differences(identity, self.identity)
             if changes:
                 problem = f"{self._shown} was begun with {'; '.join(changes)}"
                 raise UserError(problem, remedy, "begun-differently")
@@ -181,7 +191,7 @@ class Job:
         own_names = (self._identity_file.name, self._result_file.name)
         if path.name in own_names and is_empty_file(path):
             return True
-        return is_leftover(path) or any(path.match(pattern) for pattern in self._harmless)
+        return is_leftover(path) or any(map(path.match, self._harmless))
 
 
 def differences(then: Mapping[str, Any], now: Mapping[str, Any], within: str = "") -> list[str]:
@@ -204,13 +214,6 @@ def differences(then: Mapping[str, Any], now: Mapping[str, Any], within: str = "
 
 def _is_checksum(value: object) -> bool:
     return isinstance(value, str) and _CHECKSUM.fullmatch(value) is not None
-
-
-def _checksums(folder: Path) -> dict[str, str]:
-    """The checksums of an announced folder. Cards are left out, because people write in them."""
-    if not folder.is_dir():
-        return {}
-    return {name: sum_ for name, sum_ in checksums(folder).items() if not name.endswith(".md")}
 
 
 @contextmanager

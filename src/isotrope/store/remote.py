@@ -47,8 +47,10 @@ def is_url(name: object) -> bool:
 def lies_within(name: str | Path, folder: str | Path) -> bool:
     """Whether a path or URL is that of a folder, or lies below it."""
     if is_url(name) or is_url(folder):
-        return f"{name}/".startswith(f"{folder}".rstrip("/") + "/")
-    return Path(name).resolve().is_relative_to(Path(folder).resolve())
+        folder_url = f"{folder}".rstrip("/") + "/"
+        return f"{name}/".startswith(folder_url)
+    path = Path(name).resolve()
+    return path.is_relative_to(Path(folder).resolve())
 
 
 def without_secrets(url: str) -> str:
@@ -57,7 +59,9 @@ def without_secrets(url: str) -> str:
     That is without a password, and without a web address's ``?…``, which may sign it.
     """
     url = re.sub(r"://[^/@]*@", "://", url)
-    return url.partition("?")[0] if url.startswith(_WEB) else url
+    if url.startswith(_WEB):
+        url = url.partition("?")[0]
+    return url
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +86,9 @@ class RemoteFile:
         if info.get("size") is None:
             problem = f"{without_secrets(url)} does not tell its size"
             raise UserError(problem, "copy it to this machine first", "unknown-size")
-        version = tuple((key, str(info[key])) for key in _VERSIONS if info.get(key))
-        return cls(url, int(info["size"]), version, inside)
+        version = [(key, str(info[key])) for key in _VERSIONS if info.get(key)]
+        size = int(info["size"])
+        return cls(url, size, tuple(version), inside)
 
     def __str__(self) -> str:
         return without_secrets(self.url)
@@ -106,8 +111,9 @@ class RemoteFile:
 
         def fetch_block(begin: int, end: int) -> bytes:
             block = bytes(fetch(begin, end))
-            if len(block) != end - begin:
-                raise OSError(f"{len(block):,} bytes came instead of {end - begin:,}")
+            count = end - begin
+            if len(block) != count:
+                raise OSError(f"{len(block):,} bytes came instead of {count:,}")
             return block
 
         def ask_for_block(begin: int, end: int) -> bytes:
@@ -118,7 +124,8 @@ class RemoteFile:
 
     def now(self) -> "RemoteFile":
         """The same file, with the size and the version that it has now."""
-        return RemoteFile.of(self.url, _ask(self.url, lambda system, path: system.info(path)))
+        info = _ask(self.url, lambda system, path: system.info(path))
+        return RemoteFile.of(self.url, info)
 
 
 def remote_files(url: str) -> list[RemoteFile]:
@@ -155,7 +162,8 @@ def _list_files(url: str, system: Any, path: str) -> list[RemoteFile]:
         if info.get("size") is None:
             info = system.info(name)
         inside = name.removeprefix(folder) if folder else ""
-        files.append(RemoteFile.of(system.unstrip_protocol(name), info, inside))
+        file_url = system.unstrip_protocol(name)
+        files.append(RemoteFile.of(file_url, info, inside))
     if not files:
         raise FileNotFoundError(url)
     return files
@@ -165,8 +173,9 @@ def remote_names(url: str) -> set[str]:
     """The names of all files in a folder and below it; none if there is no such folder."""
 
     def look(system: Any, path: str) -> set[str]:
+        folder = path.rstrip("/") + "/"
         try:
-            return {name.removeprefix(path.rstrip("/") + "/") for name in system.find(path)}
+            return {name.removeprefix(folder) for name in system.find(path)}
         except FileNotFoundError:
             return set()
 
@@ -225,7 +234,8 @@ def _open_system(url: str) -> tuple[Any, str]:
         import aiohttp  # which waits five minutes for a whole answer, however large
 
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=STALLED, sock_read=STALLED)
-        settings = fsspec.config.conf.get(scheme, {}).get("client_kwargs", {})
+        configured = fsspec.config.conf.get(scheme, {})
+        settings = configured.get("client_kwargs", {})
         options["client_kwargs"] = {"timeout": timeout, **settings}
     system, path = fsspec.core.url_to_fs(url, **options)
     system.invalidate_cache()
@@ -245,11 +255,11 @@ def _cause(error: BaseException) -> BaseException:
 def _refusal(url: str, error: BaseException, done: str) -> UserError:
     public_url = without_secrets(url)
     status = getattr(error, "status", 0)
-    words = str(error).replace(url, public_url) or type(error).__name__
+    kind = type(error).__name__
+    words = str(error).replace(url, public_url) or kind
     reason = f"HTTP {status}" if status else words
-    return UserError(
-        f"{public_url} cannot be {done} ({reason})", _remedy(error, url), f"url-cannot-be-{done}"
-    )
+    problem = f"{public_url} cannot be {done} ({reason})"
+    return UserError(problem, _remedy(error, url), f"url-cannot-be-{done}")
 
 
 def _remedy(error: BaseException, url: str) -> str:
@@ -261,7 +271,8 @@ def _remedy(error: BaseException, url: str) -> str:
         return "check the address"
 
     is_lasting = 400 <= status < 500 and status not in BUSY
-    lacks_key = type(error).__name__.endswith(("CredentialsError", "ProfileNotFound"))
+    kind = type(error).__name__
+    lacks_key = kind.endswith(("CredentialsError", "ProfileNotFound"))
     if is_lasting or lacks_key or isinstance(error, PermissionError):
         return "check your credentials for it"
     return _LATER

@@ -16,6 +16,7 @@ from isotrope.errors import UserError
 
 # Thai, Lao, Japanese, Chinese: no spaces, so each letter is a word
 _SINGLE_LETTERS = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff"
+ScoreMatrix = npt.NDArray[np.float32]
 WORD = f"[{_SINGLE_LETTERS}]|[^\\W{_SINGLE_LETTERS}]+"
 
 
@@ -37,14 +38,14 @@ class Bm25Index:
             raise UserError("BM25 finds no word in the text", remedy, "no-words") from error
         return cls(words, bm25_weights(counts, k1, b))
 
-    def scores(self, queries: Sequence[str]) -> npt.NDArray[np.float32]:
+    def scores(self, queries: Sequence[str]) -> ScoreMatrix:
         """The sum of a document's weights for the words of a query, each counted once: (Q, M)."""
         counts = csr_array(self.words.transform(queries))  # (Q, V)
         occurs = (counts > 0).astype(np.float32)
         scores = occurs @ self.weights.T
         return np.asarray(scores.toarray())
 
-    def search(self, queries: Sequence[str]) -> Callable[[slice], npt.NDArray[np.float32]]:
+    def search(self, queries: Sequence[str]) -> Callable[[slice], ScoreMatrix]:
         """`scores` of some of the queries at a time."""
         return lambda rows: self.scores(queries[rows])
 
@@ -55,15 +56,16 @@ def bm25_weights(counts: csr_array, k1: float, b: float) -> csr_array:
     idf(t) · f / (f + k1 (1 − b + b |d| / mean length)) for f occurrences of word t in text d, where
     idf(t) = log(1 + (N − n + 0.5) / (n + 0.5)) of a word that n of N texts have.
     """
-    texts_with_word = np.bincount(counts.indices, minlength=counts.shape[1])  # (V,)
-    texts_without = counts.shape[0] - texts_with_word
+    text_count, word_count = counts.shape
+    texts_with_word = np.bincount(counts.indices, minlength=word_count)  # (V,)
+    texts_without = text_count - texts_with_word
     idf = np.log1p((texts_without + 0.5) / (texts_with_word + 0.5))
 
     lengths = counts.sum(axis=1)  # (N,)
     norms = k1 * (1 - b + b * lengths / lengths.mean())
-    entries_of_text = np.diff(counts.indptr)
-    norm_of_entry = np.repeat(norms, entries_of_text)
 
-    weights = idf[counts.indices] * counts.data / (counts.data + norm_of_entry)
-    weights = weights.astype(np.float32)
-    return csr_array((weights, counts.indices, counts.indptr), shape=counts.shape)
+    # of each word in each text
+    frequencies = counts.data
+    norms = np.repeat(norms, np.diff(counts.indptr))
+    weights = idf[counts.indices] * frequencies / (frequencies + norms)
+    return csr_array((weights.astype(np.float32), counts.indices, counts.indptr), counts.shape)

@@ -25,6 +25,7 @@ _NOT_TEXT = re.compile("[\\0\ud800-\udfff]")
 # A text with its positives and negatives, or a document's title and paragraphs.
 Row = tuple[str, ...]
 PlacedRow = tuple[str, Row]  # its place, "file:line", and the row
+UncleanRow = tuple[str, tuple[str | None, ...]]  # as it was read
 Hashes = npt.NDArray[np.uint64]
 
 
@@ -34,19 +35,19 @@ def bad_text(row: Row) -> str | None:
     Duplicates are found elsewhere.
     """
     shortest = min(map(len, row))
-    longest = max(map(len, row))
     if shortest == 0:
         return "blank"
     if shortest < FEWEST:
         return "too short"
-    if longest > MOST:
+    if max(map(len, row)) > MOST:
         return "too long"
     return None
 
 
 def fold(fields: Iterable[str | None]) -> Row:
     """Texts without white space at the ends and with one space between words; null is empty."""
-    return tuple(" ".join((text or "").split()) for text in fields)
+    words_of_texts = [(text or "").split() for text in fields]
+    return tuple(map(" ".join, words_of_texts))
 
 
 class Seen:
@@ -62,27 +63,23 @@ class Seen:
     def add(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
         """Add hashes (M,) -> (M,), true where a hash occurs for the first time ever."""
         values, first_rows = np.unique(hashes, return_index=True)
-        is_new_value = np.ones(len(values), dtype=np.bool_)
+        is_new_value = np.ones(len(values), np.bool_)
         for run in self._runs:
-            places = np.searchsorted(run, values)
-            places = np.minimum(places, len(run) - 1)
+            places = run.searchsorted(values).clip(max=len(run) - 1)
             is_new_value &= run[places] != values
         if is_new_value.any():
             self._append(values[is_new_value])
 
-        is_new = np.zeros(len(hashes), dtype=np.bool_)
+        is_new = np.zeros(len(hashes), np.bool_)
         is_new[first_rows[is_new_value]] = True
         return is_new
 
     def _append(self, run: Hashes) -> None:
-        """Add a sorted array; merge the last two while they are of about the same size."""
+        """Add a sorted array, merged with the last ones while they are of about its size."""
+        while self._runs and 2 * len(run) > len(self._runs[-1]):
+            run = np.concatenate([run, self._runs.pop()])
+            run.sort(kind="stable")  # merges the two sorted runs in linear time
         self._runs.append(run)
-        while len(self._runs) > 1 and 2 * len(self._runs[-1]) > len(self._runs[-2]):
-            last = self._runs.pop()
-            previous = self._runs.pop()
-            merged = np.concatenate([last, previous])
-            merged.sort(kind="stable")  # merges the two sorted runs in linear time
-            self._runs.append(merged)
 
 
 @dataclass
@@ -110,11 +107,12 @@ class CleaningReport:
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        files = "1 file" if len(self.files) == 1 else f"{len(self.files):,} files"
-        split = f" split into {self.read:,} sentences," if self.texts != self.read else ""
+        plural = "" if len(self.files) == 1 else "s"
+        summary = f"{self.texts:,} {self.unit} read from {len(self.files):,} file{plural},"
+        if self.texts != self.read:
+            summary += f" split into {self.read:,} sentences,"
         dropped = self.read - self.kept
-        counts = f"{self.kept:,} kept, {dropped:,} dropped"
-        lines = [f"{self.texts:,} {self.unit} read from {files},{split} {counts}"]
+        lines = [f"{summary} {self.kept:,} kept, {dropped:,} dropped"]
         for reason, count in self.dropped.items():
             if count:
                 lines.append(f"  {reason:<14}{count:>12,}  first: {self.examples[reason]}")
@@ -128,8 +126,7 @@ class CleaningReport:
             return
         text = " | ".join(filter(None, row))[:_SHOWN]
         if text:
-            as_bytes = repr(text).replace("\\udc", "\\x")  # what is not UTF-8
-            place = f"{place} {as_bytes}"
+            place += " " + repr(text).replace("\\udc", "\\x")  # what is not UTF-8
         self.examples[reason] = printable(place)
 
     def check(self) -> None:
@@ -138,19 +135,19 @@ class CleaningReport:
             return
         counts = [f"{count:,} {reason}" for reason, count in self.dropped.items() if count]
         dropped = ", ".join(counts) or "none"
-        reasons = [f"dropped: {dropped}", *self.notes]
+        reasons = "; ".join([f"dropped: {dropped}", *self.notes])
         name = f"the {len(self.files):,} files"
         if len(self.files) == 1:
             name = self.files[0]
         raise UserError(
-            f"{name}: {self.kept} of {self.read:,} {self.unit} left ({'; '.join(reasons)})",
+            f"{name}: {self.kept} of {self.read:,} {self.unit} left ({reasons})",
             "give more text; of pages, code and menus are not read",
             "too-few-texts",
         )
 
 
 def cleaned(
-    rows: Iterable[tuple[str, tuple[str | None, ...]]],
+    rows: Iterable[UncleanRow],
     report: CleaningReport,
     bad: Callable[[Row], str | None],
     keep_duplicates: bool = False,
@@ -160,41 +157,37 @@ def cleaned(
     ``rows`` come with their places. Memory is constant but for 8 bytes a row, by which duplicates
     are found.
     """
-    seen = None if keep_duplicates else Seen()
+    seen = Seen()
     for batch in _batches(rows, report, bad):
-        kept_rows = _without_duplicates(batch, seen, report)
+        if not keep_duplicates:
+            batch = _without_duplicates(batch, seen, report)
+        kept_rows = [row for _, row in batch]
         if kept_rows:
             report.kept += len(kept_rows)
             yield kept_rows
 
 
 def _without_duplicates(
-    batch: Sequence[PlacedRow], seen: Seen | None, report: CleaningReport
-) -> list[Row]:
-    """The rows that occur for the first time; all of them if ``seen`` is None."""
-    if seen is None:
-        return [row for _, row in batch]
-    hashes = np.array([_row_hash(row) for _, row in batch], np.uint64)
+    batch: Sequence[PlacedRow], seen: Seen, report: CleaningReport
+) -> list[PlacedRow]:
+    """The rows that occur for the first time."""
+    # Texts are joined by what counts as white space, and so occurs in none of them.
+    joined = ["\x1f".join(row).encode() for _, row in batch]
+    hashes = list(map(xxhash.xxh3_64_intdigest, joined))
+    is_new_row = seen.add(np.array(hashes, np.uint64))
     new_rows = []
-    for (place, row), is_new in zip(batch, seen.add(hashes), strict=True):
+    for placed_row, is_new in zip(batch, is_new_row, strict=True):
         if is_new:
-            new_rows.append(row)
+            new_rows.append(placed_row)
         else:
-            report.drop("duplicate", place, row)
+            report.drop("duplicate", *placed_row)
     return new_rows
 
 
-def _row_hash(row: Row) -> int:
-    # Texts are joined by what counts as white space, and so occurs in none of them.
-    return xxhash.xxh3_64_intdigest("\x1f".join(row).encode())
-
-
 def _batches(
-    rows: Iterable[tuple[str, tuple[str | None, ...]]],
-    report: CleaningReport,
-    bad: Callable[[Row], str | None],
+    rows: Iterable[UncleanRow], report: CleaningReport, bad: Callable[[Row], str | None]
 ) -> Iterator[list[PlacedRow]]:
-    batch = list[PlacedRow]()
+    batch: list[PlacedRow] = []
     characters = 0
     last_place = ""
     for place, fields in rows:

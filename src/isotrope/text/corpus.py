@@ -5,10 +5,10 @@ They are written once and found again.
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ from datasets import Dataset
 from isotrope.errors import UserError, printable
 from isotrope.store.cache import cached
 from isotrope.store.files import new_file, write_json
-from isotrope.text.cleaning import CleaningReport, Row, bad_text, cleaned
+from isotrope.text.cleaning import CleaningReport, Row, UncleanRow, bad_text, cleaned
 from isotrope.text.files import TextFile
 from isotrope.text.permutation import Permutation, RowIds, derive
 from isotrope.text.readers import document_rows, files_with_progress, rows
@@ -30,10 +30,12 @@ _DOCUMENTS_VERSION = 1
 _FILES_VERSION = 2
 _ARROW = "rows.arrow"
 _REPORT = "report.json"
-_DOCUMENT = pa.schema([("title", pa.string()), ("paragraphs", pa.list_(pa.string()))])
+_DOCUMENT = pa.schema({"title": pa.string(), "paragraphs": pa.list_(pa.string())})
 _DOCUMENTS_AT_ONCE = 1024  # in memory
 _TICK = 0.02  # seconds between two times of files
 _HELD_OUT = -2  # the stream of `Documents.split`; -1 is that of a sample
+
+_Batch = list[Sequence[Any]]  # the columns of some rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +62,16 @@ class Texts:
 
     def texts(self, rows: RowIds) -> list[str]:
         """The sentences of these rows: their first column."""
-        impossible = rows[(rows < 0) | (rows >= len(self))]
-        if len(impossible):
+        is_impossible = (rows < 0) | (rows >= len(self))
+        impossible = rows[is_impossible]
+        if impossible.size:
             raise UserError(
                 f"row id {impossible[0]} in a corpus of {len(self)}",
                 "let 'label' hold the row numbers",
                 "no-such-row",
             )
-        return list(self.dataset[rows.tolist()][self.columns[0]])
+        columns = self.dataset[rows.tolist()]
+        return list(columns[self.columns[0]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +82,14 @@ class Document:
     paragraphs: list[str]
 
     @property
+    def blocks(self) -> list[str]:
+        """The title, if there is one, and the paragraphs."""
+        return [self.title, *self.paragraphs] if self.title else self.paragraphs
+
+    @property
     def text(self) -> str:
         """Title and paragraphs, joined by a blank."""
-        paragraphs = [self.title, *self.paragraphs] if self.title else self.paragraphs
-        return " ".join(paragraphs)
+        return " ".join(self.blocks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +112,10 @@ class Documents:
 
     def each(self, rows: RowIds | None = None) -> Iterator[Document]:
         """The documents of these rows (R,), in this order; None: all."""
-        chosen = self.dataset if rows is None else self.dataset.select(rows)
-        for batch in chosen.iter(_DOCUMENTS_AT_ONCE):
+        dataset = self.dataset
+        if rows is not None:
+            dataset = dataset.select(rows)
+        for batch in dataset.iter(_DOCUMENTS_AT_ONCE):
             yield from map(Document, batch["title"], batch["paragraphs"])
 
     def texts(self, rows: RowIds | None = None) -> list[str]:
@@ -122,7 +132,8 @@ class Documents:
             )
         permutation = Permutation(len(self), derive(seed, _HELD_OUT))
         order = permutation[np.arange(len(self))]
-        return np.sort(order[held_out:]), np.sort(order[:held_out])
+        left_out, trained_on = np.split(order, [held_out])
+        return np.sort(trained_on), np.sort(left_out)
 
 
 def build_texts(
@@ -133,30 +144,28 @@ def build_texts(
     keep_duplicates: bool = False,
 ) -> Texts:
     """Clean the texts of files and write them to ``cache/<state>/``; later calls map what is there."""
-    if columns.positive is not None and any(source.split for source in sources):
+    is_split = any(source.split for source in sources)
+    if is_split and columns.positive is not None:
         raise UserError(
             "a text with a positive cannot be split",
             "leave out the split, or the positives",
             "split-with-positives",
         )
-    fields = [(name, pa.string()) for name in columns.names]
-    schema = pa.schema([*fields, ("label", pa.int64())])
+    types = dict.fromkeys(columns.names, pa.string())
+    schema = pa.schema({**types, "label": pa.int64()})
 
-    def batches(files: Sequence[TextFile], report: CleaningReport) -> Iterator[list[pa.Array]]:
+    def batches(files: Sequence[TextFile], report: CleaningReport) -> Iterator[_Batch]:
         placed = _placed_rows(files, columns)
         for batch in cleaned(placed, report, bad_text, keep_duplicates):
-            labels = np.arange(report.kept - len(batch), report.kept)
-            arrays = [pa.array(column, pa.string()) for column in zip(*batch, strict=True)]
-            yield [*arrays, pa.array(labels)]
+            labels = range(report.kept - len(batch), report.kept)
+            yield [*zip(*batch, strict=True), labels]
 
     settings = json.dumps([_TEXTS_VERSION, asdict(columns), keep_duplicates])
-    stored = _stored(sources, settings, cache, schema, batches)
-    return Texts(stored.dataset, columns.names, stored.key, stored.report)
+    dataset, key, report = _stored(sources, settings, cache, schema, batches)
+    return Texts(dataset, columns.names, key, report)
 
 
-def _placed_rows(
-    files: Sequence[TextFile], columns: Columns
-) -> Iterator[tuple[str, tuple[str | None, ...]]]:
+def _placed_rows(files: Sequence[TextFile], columns: Columns) -> Iterator[UncleanRow]:
     for file in files_with_progress(files):
         for line, fields in rows(file, columns):
             yield f"{file}:{line}", fields
@@ -173,34 +182,26 @@ def build_documents(
     Empty ones and exact duplicates are dropped.
     """
 
-    def batches(files: Sequence[TextFile], report: CleaningReport) -> Iterator[list[pa.Array]]:
+    def batches(files: Sequence[TextFile], report: CleaningReport) -> Iterator[_Batch]:
         report.unit = "documents"
         ways = dict[str, None]()
         with_title = 0
         placed = document_rows(files, title_column, text_column, ways)
         for documents in cleaned(placed, report, _blank):
-            titles = [document[0] for document in documents]
-            paragraphs = [document[1:] for document in documents]
-            yield [pa.array(titles, pa.string()), pa.array(paragraphs, pa.list_(pa.string()))]
+            titles = [title for title, *_ in documents]
+            paragraphs = [paragraphs for _, *paragraphs in documents]
+            yield [titles, paragraphs]
             with_title += sum(map(bool, titles))
         have = "has" if with_title == 1 else "have"
-        report.notes = (f"{'; '.join(ways)}; {with_title:,} {have} a title",)
+        read_as = "; ".join(ways)
+        report.notes = (f"{read_as}; {with_title:,} {have} a title",)
 
     settings = json.dumps(["documents", _DOCUMENTS_VERSION, title_column, text_column])
-    stored = _stored(sources, settings, cache, _DOCUMENT, batches)
-    return Documents(stored.dataset, stored.key, stored.report)
+    return Documents(*_stored(sources, settings, cache, _DOCUMENT, batches))
 
 
 def _blank(row: Row) -> str | None:
     return None if any(row) else "blank"
-
-
-class _Stored(NamedTuple):
-    """A corpus in the cache."""
-
-    dataset: Dataset  # mapped
-    key: str
-    report: CleaningReport
 
 
 def _stored(
@@ -208,22 +209,22 @@ def _stored(
     settings: str,
     cache: Path,
     schema: pa.Schema,
-    batches: Callable[[Sequence[TextFile], CleaningReport], Iterable[list[pa.Array]]],
-) -> _Stored:
-    """The rows that ``batches`` finds in the files, and the report that it fills meanwhile.
+    batches: Callable[[Sequence[TextFile], CleaningReport], Iterator[_Batch]],
+) -> tuple[Dataset, str, CleaningReport]:
+    """The rows that ``batches`` finds in the files, mapped; their key; and the report that it fills.
 
     The key is the checksum of the settings and of the files' headers and bytes, in order, from the
     same reading.
     """
     sources = [source.now() for source in sources]
-    states = [(source.state, source.header) for source in sources]
 
     def make(draft: Path) -> None:
         # the clock of a file system stands still for some time: later writing shows in the state
         time.sleep(_TICK)
         total = xxhash.xxh3_128(settings.encode())
         hashed = [replace(source, total=total) for source in sources]
-        report = CleaningReport(tuple(printable(str(source)) for source in sources))
+        names = [printable(str(source)) for source in sources]
+        report = CleaningReport(tuple(names))
         with new_file(draft / _ARROW) as file, pa.ipc.new_stream(file, schema) as writer:
             for columns in batches(hashed, report):
                 writer.write_batch(pa.record_batch(columns, schema=schema))
@@ -236,7 +237,10 @@ def _stored(
             )
         write_json(draft / _REPORT, [total.hexdigest(), asdict(report)])
 
+    states = [(source.state, source.header) for source in sources]
     identity = json.dumps([_FILES_VERSION, settings, states])
-    folder = cached(cache / xxhash.xxh3_128_hexdigest(identity.encode()), make)
+    name = xxhash.xxh3_128_hexdigest(identity.encode())
+    folder = cached(cache / name, make)
+    dataset = Dataset.from_file(str(folder / _ARROW))
     key, report = json.loads((folder / _REPORT).read_bytes())
-    return _Stored(Dataset.from_file(str(folder / _ARROW)), key, CleaningReport(**report))
+    return dataset, key, CleaningReport(**report)

@@ -48,13 +48,17 @@ def coverage(
     if reader is None:
         return []
     reader.tokenizer.no_truncation()
-    rows = sample.order.rows(0, min(LOOKED_AT, len(sample)))
-    columns = sample.corpus.dataset[rows.tolist()]
-    lengths = _token_counts(reader, [columns[name] for name in sample.corpus.columns])
+    count = min(LOOKED_AT, len(sample))
+    rows = sample.order.rows(0, count)
+    corpus = sample.corpus
+    dataset = corpus.dataset.select_columns(list(corpus.columns))
+    columns = dataset[rows.tolist()]
+    texts = list(chain.from_iterable(columns.values()))
+    lengths = _token_counts(reader, texts)
 
-    share_read = np.minimum(lengths, limit).sum() / lengths.sum()
+    share_read = lengths.clip(max=limit).sum() / lengths.sum()
     longer = (lengths > limit).sum()
-    looked_at = "" if len(rows) == len(sample) else " looked at"
+    looked_at = "" if count == len(sample) else " looked at"
     lines = [
         f"{longer:,} of {len(lengths):,} texts{looked_at} are longer than {limit} tokens; "
         f"{100 * share_read:.0f} % of the text is read"
@@ -65,12 +69,12 @@ def coverage(
     return lines
 
 
-def _token_counts(reader: TextReader, columns: Sequence[Sequence[str]]) -> RowIds:
+def _token_counts(reader: TextReader, texts: Sequence[str]) -> RowIds:
     """Tokens of each text (n,), which are not cut."""
-    texts = list(chain.from_iterable(columns))
     counts = []
     for begin in range(0, len(texts), _TEXTS_AT_ONCE):
-        _, lengths = reader(texts[begin : begin + _TEXTS_AT_ONCE])
+        some_texts = texts[begin : begin + _TEXTS_AT_ONCE]
+        _, lengths = reader(some_texts)
         counts.append(lengths)
     return np.concatenate(counts)
 
@@ -79,7 +83,8 @@ def _remedies(lengths: RowIds, limit: int, *, longest: int, split: bool) -> str:
     """What helps if much of the text is cut off."""
     remedies = ["add --split sentences"] if split else []
     # Then 95 of 100 texts are read whole.
-    enough = min(longest, int(np.quantile(lengths, 0.95, method="higher")))
+    most = int(np.quantile(lengths, 0.95, method="higher"))
+    enough = min(longest, most)
     if enough > limit:
         remedies.append(f"read more with --set train.max_length={enough}")
     return ", or ".join(remedies) or "give shorter texts"
@@ -128,8 +133,8 @@ def unknown_warning(model: SentenceTransformer, texts: Sequence[str]) -> str:
     tokenizer = Tokenizer.from_str(backend.to_str())
     tokenizer.enable_truncation(_READ)
     tokenizer.no_padding()  # which the model has switched on if it has encoded anything
-    unknown_token = getattr(original, "unk_token", None)
-    unknown_token = unknown_token or getattr(tokenizer.model, "unk_token", None)
+    own_token = getattr(original, "unk_token", None)
+    unknown_token = own_token or getattr(tokenizer.model, "unk_token", None)
     unknown_id = tokenizer.token_to_id(unknown_token) if unknown_token else None
 
     counts = _TokenCounts()
@@ -143,7 +148,8 @@ def unknown_warning(model: SentenceTransformer, texts: Sequence[str]) -> str:
 def _language_warning(counts: _TokenCounts) -> str:
     unknown = counts.unknown.total()
     if unknown > MANY_UNKNOWN * counts.total:
-        examples = " ".join(piece for piece, _ in counts.unknown.most_common(3))
+        most_common = dict(counts.unknown.most_common(3))
+        examples = " ".join(most_common)
         share = f"{100 * unknown / counts.total:.0f} % of the tokens"
         problem = f"{share} are unknown to the model's tokenizer, such as {examples}"
     elif counts.single_letters > MANY_LETTERS * counts.total:

@@ -75,17 +75,21 @@ class TextFile:
     @property
     def size(self) -> int:
         """In bytes, as they are stored."""
-        return self.path.size if isinstance(self.path, RemoteFile) else self.path.stat().st_size
+        if isinstance(self.path, RemoteFile):
+            return self.path.size
+        return self.path.stat().st_size
 
     @property
     def header(self) -> str:
         """What counts of a file beside its bytes."""
-        split = "" if self.split is None else f"sentences:{self.split}|"
-        return f"|{self.format}{self.compression}|{self.size}|{split}"
+        header = f"|{self.format}{self.compression}|{self.size}|"
+        return f"{header}sentences:{self.split}|" if self.split else header
 
     def now(self) -> "TextFile":
         """The same file in its present state."""
-        path = self.path.now() if isinstance(self.path, RemoteFile) else self.path
+        path = self.path
+        if isinstance(path, RemoteFile):
+            path = path.now()
         return replace(self, path=path, state=_state(path))
 
     def open(self) -> Any:
@@ -117,35 +121,38 @@ def find_sources(paths: Iterable[Path | str], split: str | None = None) -> list[
             that is not text.
     """
     language = None if split is None else language_of(split)
-    names = list(paths)
+    names = list(map(str, paths))
     # An unset variable of the shell would mean the present folder.
-    if not names or not all(map(str, names)):
+    if not names or "" in names:
         raise UserError("no text was named", f"give a file or a folder; {SUPPORTED}", "no-texts")
-    sources = list[TextFile]()
+    sources = []
     for name in names:
         files = [file for file in _inside(name) if isinstance(file, TextFile)]
         if not files:
-            problem = f"{without_secrets(str(name))} holds no file of text"
+            problem = f"{without_secrets(name)} holds no file of text"
             raise UserError(problem, SUPPORTED, "no-texts")
-        sources += [replace(file, split=language) for file in files]
-    return sources
+        sources.extend(files)
+    return [replace(source, split=language) for source in sources]
 
 
 def not_read(paths: Iterable[Path | str]) -> str:
     """A line on what `find_sources` leaves out of folders, by endings; "" if it is nothing."""
     left_out = Counter[str]()
     for name in paths:
-        left_out.update(reason for reason in _inside(name) if isinstance(reason, str))
-    kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(left_out.items()))
-    return f"files not read: {kinds}" if kinds else ""
+        for source in _inside(str(name)):
+            if isinstance(source, str):
+                left_out[source] += 1
+    kinds = [f"{count:,} {kind}" for kind, count in sorted(left_out.items())]
+    return f"files not read: {', '.join(kinds)}" if kinds else ""
 
 
-def _inside(name: Path | str) -> Iterator[TextFile | str]:
+def _inside(name: str) -> Iterator[TextFile | str]:
     """The sorted files that a path names: how each is read, or why not."""
     if is_url(name):
-        for file in remote_files(str(name)):
+        for file in remote_files(name):
             is_hidden = "/." in f"/{file.inside}"
-            yield "hidden" if is_hidden else _source(file, named=not file.inside)
+            is_named = not file.inside
+            yield "hidden" if is_hidden else _source(file, is_named)
         return
     path = Path(name)
     with reading_errors(path):
@@ -161,14 +168,11 @@ def _inside_folder(folder: Path) -> Iterator[TextFile | str]:
     """The files in a folder and below it. Links to folders are not followed."""
     _check_readable(folder)
     for path in sorted(folder.rglob("*")):
-        is_hidden = "/." in f"/{path.relative_to(folder).as_posix()}"
-        is_folder = path.is_dir()
-        if is_hidden:
-            if not is_folder:
-                yield "hidden"
-        elif not is_folder:
-            yield _source(path)
-        else:
+        inside = path.relative_to(folder).as_posix()
+        is_hidden = "/." in f"/{inside}"
+        if not path.is_dir():
+            yield "hidden" if is_hidden else _source(path)
+        elif not is_hidden:
             with reading_errors(path):
                 _check_readable(path)
             if path.is_symlink():
@@ -185,12 +189,11 @@ def _source(path: Location, named: bool = False) -> TextFile | str:
 
     The latter is an error if the user named it.
     """
-    suffixes = [f".{suffix}" for suffix in path.name.lower().split(".")[1:]]
-    compression = ""
-    if suffixes and suffixes[-1] in COMPRESSIONS:
-        compression = suffixes.pop()
-    ending = suffixes[-1] if suffixes else ""
-    format = OTHER_NAMES.get(ending, ending)
+    name = path.name.lower()
+    compression = next(filter(name.endswith, COMPRESSIONS), "")
+    _, dot, ending = name.removesuffix(compression).rpartition(".")
+    suffix = dot + ending
+    format = OTHER_NAMES.get(suffix, suffix)
 
     is_file = isinstance(path, RemoteFile) or path.is_file()
     is_packed_parquet = compression and format == ".parquet"
@@ -198,7 +201,8 @@ def _source(path: Location, named: bool = False) -> TextFile | str:
         return TextFile(path, format, compression, state=_state(path))
     if named:
         raise UserError(f"{path} is not a file of text", SUPPORTED, "not-text")
-    return printable(Path(path.name).suffix.lower()) or "no ending"
+    ending = Path(name).suffix
+    return printable(ending) or "no ending"
 
 
 def _state(path: Location) -> tuple[Any, ...]:
@@ -215,8 +219,7 @@ def reading_errors(path: object) -> Iterator[None]:
         yield
     except (OSError, *BROKEN) as error:
         reason = getattr(error, "strerror", None) or error
-        is_broken = isinstance(error, BROKEN)
-        wrong = "is truncated or broken" if is_broken else "cannot be read"
+        wrong = "is truncated or broken" if isinstance(error, BROKEN) else "cannot be read"
         raise UserError(
             f"{path} {wrong} ({reason})",
             "check the file, or make or fetch it again",
@@ -237,21 +240,21 @@ def lines(source: TextFile) -> Iterator[str]:
         head = next(blocks, b"")
         _check_is_text(source, head)
         size = source.size
-        for number, line in enumerate(_split(chain([head], blocks)), start=1):
+        encoding = "utf-8-sig"  # the first line may begin with a byte-order mark
+        all_lines = _split(chain([head], blocks))
+        for number, line in enumerate(all_lines, start=1):
             if number % _LINES_BETWEEN_REPORTS == 0:
                 tell("read", file.tell(), size, "bytes")
-            encoding = (
-                "utf-8-sig" if number == 1 else "utf-8"
-            )  # it may begin with a byte-order mark
             yield line.decode(encoding, "surrogateescape")
+            encoding = "utf-8"
 
 
 def _unpacked_blocks(source: TextFile, file: Any) -> Iterator[bytes]:
     """The bytes of an opened file, decompressed, in blocks that are not empty."""
-    new_stream = _STREAMS.get(source.compression)
-    stored = source.blocks(file, _PACKED if new_stream else _HEAD)
-    blocks = _unpacked(stored, new_stream) if new_stream else stored
-    return filter(None, blocks)
+    if not source.compression:
+        return source.blocks(file, _HEAD)
+    packed = source.blocks(file, _PACKED)
+    return filter(None, _unpacked(packed, _STREAMS[source.compression]))
 
 
 def _check_is_text(source: TextFile, head: bytes) -> None:

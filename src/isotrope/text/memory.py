@@ -1,11 +1,14 @@
 """Texts in memory as an Arrow table: lists, arrays, DataFrames, data sets and their columns."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
 
@@ -32,7 +35,7 @@ class TextTable:
 
     rows: pa.Table
     name: str
-    left_out: Mapping[str, str]
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 def table_of(source: Any) -> TextTable:
@@ -47,19 +50,16 @@ def table_of(source: Any) -> TextTable:
     if isinstance(source, DatasetDict | IterableDatasetDict):
         source = _only_split(source)
 
-    if isinstance(source, pa.Table):
-        return _table_of_rows(source, kind)
     if isinstance(source, Dataset):
-        return _table_of_rows(source.with_format("arrow")[:], kind)
-    if isinstance(source, IterableDataset):
+        source = source.with_format("arrow")[:]
+    elif isinstance(source, IterableDataset):
         batches = [pa.table(batch) for batch in source.iter(_ROWS_AT_ONCE)]
-        rows = pa.concat_tables(batches, promote_options="permissive")
-        return _table_of_rows(rows, kind)
+        source = pa.concat_tables(batches, promote_options="permissive")
+
+    if isinstance(source, pa.Table):
+        return TextTable(source, _described(kind, len(source), "rows"))
     if hasattr(source, "iloc") and hasattr(source, "columns"):  # a DataFrame
-        columns = []
-        for number, name in enumerate(source.columns):
-            columns.append((str(name), source.iloc[:, number]))
-        return _table_of_columns(columns, kind)
+        return _table_of_columns(source.items(), kind)
     return _table_of_items(items_of(source), kind)
 
 
@@ -103,27 +103,24 @@ def _table_of_items(items: Sequence[Any], kind: str) -> TextTable:
     if not items:
         raise _no_texts(f"an empty {kind} has no texts")
     if all(isinstance(item, Mapping) for item in items):
-        return _table_of_columns(_columns_of_records(items), kind)
-    texts = [_text_or_null(item, number, kind) for number, item in enumerate(items)]
+        names = dict.fromkeys(map(str, chain.from_iterable(items)))
+        columns = [(name, [record.get(name) for record in items]) for name in names]
+        return _table_of_columns(columns, kind)
+    texts = []
+    for number, item in enumerate(items):
+        texts.append(_text_or_null(item, number, kind))
     rows = pa.table({"text": _string_array(texts)})
-    return TextTable(rows, _described(kind, len(texts), "texts"), {})
+    return TextTable(rows, _described(kind, len(texts), "texts"))
 
 
-def _columns_of_records(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Any]]]:
-    """Records as named columns; what a record lacks is None."""
-    names = dict[str, None]()  # a set with an order
-    for record in records:
-        names |= dict.fromkeys(map(str, record))
-    return [(name, [record.get(name) for record in records]) for name in names]
-
-
-def _table_of_columns(columns: Sequence[tuple[str, Any]], kind: str) -> TextTable:
+def _table_of_columns(columns: Iterable[tuple[Any, Any]], kind: str) -> TextTable:
     """Named columns as a table, without those that it cannot hold."""
-    names = [name for name, _ in columns]
-    arrays = dict[str, pa.Array]()
-    left_out = dict[str, str]()
+    columns = [(str(name), values) for name, values in columns]
+    counts = Counter(name for name, _ in columns)
+    arrays = {}
+    left_out = {}
     for name, values in columns:
-        if names.count(name) > 1:
+        if counts[name] > 1:
             left_out[name] = "there are several of this name"
             continue
         try:
@@ -144,16 +141,11 @@ def _column_array(values: Any) -> pa.Array:
 def _text_or_null(item: Any, place: int, kind: str) -> str | None:
     if isinstance(item, str):
         return str(item)
-    if item is None or _is_missing(item):
-        return None
-    raise _no_texts(f"item {place} of the {kind} is a {type(item).__name__}, not a string")
-
-
-def _is_missing(item: Any) -> bool:
-    """Whether it is NaN, ``pd.NA`` or ``pd.NaT``."""
-    import pandas as pd
-
-    return bool(np.ndim(item) == 0 and pd.isna(item))
+    is_missing = np.ndim(item) == 0 and pd.isna(item)
+    if not is_missing:
+        item_kind = type(item).__name__
+        raise _no_texts(f"item {place} of the {kind} is a {item_kind}, not a string")
+    return None
 
 
 def _string_array(texts: Sequence[str | None]) -> pa.Array:
@@ -162,10 +154,6 @@ def _string_array(texts: Sequence[str | None]) -> pa.Array:
     for text in texts:
         encoded.append(None if text is None else text.encode("utf-8", "surrogatepass"))
     return pa.array(encoded, pa.large_binary()).view(pa.large_string())
-
-
-def _table_of_rows(rows: pa.Table, kind: str) -> TextTable:
-    return TextTable(rows, _described(kind, len(rows), "rows"), {})
 
 
 def _no_texts(problem: str) -> UserError:

@@ -30,6 +30,7 @@ class _PageBlock(NamedTuple):
 _FRONT_MATTER = re.compile(
     r"\A(---|\+\+\+)[ \t]*\r?\n\s*[\w\"'-]+\s*[:=].*?\n\1[ \t]*(\r?\n|\Z)", re.DOTALL
 )
+_FRONT_TITLE = re.compile(r"^title\s*[:=]\s*(.+)$", re.MULTILINE)
 _NESTED = 200  # levels of lists and quotations that are read; three for each list
 _MARKDOWN = MarkdownIt("commonmark", {"maxNesting": _NESTED}).enable(["table", "strikethrough"])
 _LEFT_OUT = (
@@ -62,7 +63,8 @@ def read_page(source: TextFile) -> tuple[str, list[str]]:
     """
     page = whole_text(source)
     blocks = list(_PARSERS[source.format](page))
-    titles = [block.text for block in blocks if block.kind != "text"]
+    headings = [block for block in blocks if block.kind != "text"]
+    titles = [heading.text for heading in headings]
     if source.format == ".md":
         titles.insert(0, _title_of_front_matter(page))
     else:
@@ -70,22 +72,17 @@ def read_page(source: TextFile) -> tuple[str, list[str]]:
     folded = (" ".join(title.split()) for title in titles)
     title = next(filter(None, folded), "")
 
-    body = list[str]()
-    title_is_left_out = False
-    for block in blocks:
-        is_title = block.kind != "text" and block.text == title
-        if is_title and not title_is_left_out:
-            title_is_left_out = True
-        elif block.kind != "code heading":
-            body.append(block.text)
+    for heading in headings:
+        if heading.text == title:
+            blocks.remove(heading)
+            break
+    body = [block.text for block in blocks if block.kind != "code heading"]
     return title, body
 
 
 def _title_of_front_matter(page: str) -> str:
     matter = _FRONT_MATTER.match(page)
-    if matter is None:
-        return ""
-    line = re.search(r"^title\s*[:=]\s*(.+)$", matter[0], re.MULTILINE)
+    line = _FRONT_TITLE.search(matter[0]) if matter else None
     return line[1].strip().strip("\"'") if line else ""
 
 
@@ -96,12 +93,14 @@ def _title_tag(page: str) -> str:
 
 def whole_text(source: TextFile) -> str:
     """A text file as one string. An empty file has none."""
-    return one_text(str(source), lines(source)) if source.size else ""
+    if not source.size:
+        return ""
+    return one_text(str(source), lines(source))
 
 
 def one_text(place: str, text_lines: Iterable[str]) -> str:
     """The lines of one document, which are held in memory."""
-    held = list[str]()
+    held = []
     characters = 0
     for line in text_lines:
         held.append(line)
@@ -117,7 +116,9 @@ def one_text(place: str, text_lines: Iterable[str]) -> str:
 
 def _markdown(text: str) -> Iterator[_PageBlock]:
     # The numbers of lines stay.
-    text = _FRONT_MATTER.sub(lambda matter: "\n" * matter[0].count("\n"), text)
+    matter = _FRONT_MATTER.match(text)
+    if matter:
+        text = "\n" * matter[0].count("\n") + text[matter.end() :]
     tokens = _MARKDOWN.parse(text)
     inline = dict[int, _Inline]()  # of each token, by its id
     for token in tokens:
@@ -130,7 +131,8 @@ def _markdown(text: str) -> Iterator[_PageBlock]:
             for block in _html(node.content):
                 yield block._replace(begin=begin)
         elif node.type in ("heading", "paragraph", "tr"):  # a row of a table is one block
-            texts = [inline[id(child.token)] for child in node.walk() if child.type == "inline"]
+            inner_tokens = [child.token for child in node.walk() if child.type == "inline"]
+            texts = [inline[id(token)] for token in inner_tokens]
             is_heading = node.type == "heading"
             prose = " ".join(words.text for words in texts if words.is_prose)
             if prose:
@@ -147,7 +149,7 @@ class _Inline(NamedTuple):
 
 
 def _inline(tokens: Sequence[Token]) -> _Inline:
-    pieces = list[str]()
+    pieces = []
     is_prose = False
     within_address = False
     for token in tokens:
@@ -176,7 +178,7 @@ def _html(text: str) -> Iterator[_PageBlock]:
         node.insert_before(_HEADING)
     for node in body.css("td, th, br"):
         node.insert_before(" ")
-    blocks = [block for block in body.text().split(_END) if block.strip()]
+    blocks = filter(str.strip, body.text().split(_END))
     for number, block in enumerate(blocks, start=1):
         words = " ".join(block.split())
         yield _PageBlock(number, words, "heading" if _HEADING in block else "text")

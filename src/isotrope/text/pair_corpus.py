@@ -4,6 +4,8 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -11,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 from datasets import Dataset, concatenate_datasets
+from numpy.random import Generator, default_rng
 
 from isotrope.console.progress import tell
 from isotrope.errors import UserError
@@ -26,6 +29,7 @@ _ROUND = "round-{}.arrow"
 
 TextPair = tuple[str, str]  # an anchor and its positive
 Drawn = TypeVar("Drawn", bound=tuple[str, ...])
+Item = TypeVar("Item")
 
 
 class PairMaker(Protocol):
@@ -42,7 +46,7 @@ class PairMaker(Protocol):
         """What a document must have for a pair, in words: "two neighbouring sentences"."""
 
     def __call__(
-        self, document: Document, count: int, generator: np.random.Generator
+        self, document: Document, count: int, generator: Generator
     ) -> Sequence[tuple[str, ...]]:
         """At most ``count`` pairs of a document, each different."""
 
@@ -74,7 +78,7 @@ def distinct(draw: Callable[[], Drawn | None], count: int, tries: int = 8) -> li
 
     Many draws are equal, so there are ``tries`` for each.
     """
-    items = dict[Drawn, None]()  # a set with an order
+    items: dict[Drawn, None] = {}  # a set with an order
     for _ in range(tries * count):
         if len(items) == count:
             break
@@ -82,6 +86,19 @@ def distinct(draw: Callable[[], Drawn | None], count: int, tries: int = 8) -> li
         if item:
             items[item] = None
     return list(items)
+
+
+def random_span(begin: int, end: int, length: int, generator: Generator) -> slice:
+    """A span of ``length`` places, from ``begin`` on and before ``end``, drawn uniformly."""
+    last_start = end - length
+    start = int(generator.integers(begin, last_start + 1))
+    return slice(start, start + length)
+
+
+def shuffled(items: Sequence[Item], count: int, generator: Generator) -> list[Item]:
+    """At most ``count`` items in random order."""
+    order = generator.permutation(len(items))[:count]
+    return [items[number] for number in order.tolist()]
 
 
 def open_pairs(
@@ -104,32 +121,32 @@ def open_pairs(
     columns = _columns_of(maker)
     unit = "texts" if len(columns) == 1 else "pairs"
     key = _key(documents, maker, rounds, seed, held_out)
-
-    def make(draft: Path) -> None:
-        _draw_all(draft, documents, maker, rows, columns=columns, rounds=rounds, seed=seed)
-
-    folder = cached(cache / key, make)
+    draw = partial(_draw_all, documents, maker, rows, rounds, seed)
+    folder = cached(cache / key, draw)
     datasets = []
     for number in range(rounds):
-        datasets.append(Dataset.from_file(str(folder / _ROUND.format(number))))
-    sizes = tuple(len(dataset) for dataset in datasets if len(dataset))
+        file = folder / _ROUND.format(number)
+        datasets.append(Dataset.from_file(str(file)))
+    sizes = tuple(filter(None, map(len, datasets)))
     dataset = concatenate_datasets(datasets)
     dataset = dataset.add_column("label", np.arange(len(dataset)))
 
-    with_pair = sizes[0]
-    note = f"{len(dataset):,} {unit} drawn from {with_pair:,} of {len(rows):,} documents"
-    if with_pair < len(rows):
-        note += f" ({len(rows) - with_pair:,} do not have {maker.needs})"
+    note = f"{len(dataset):,} {unit} drawn from {sizes[0]:,} of {len(rows):,} documents"
+    without_pair = len(rows) - sizes[0]
+    if without_pair:
+        note += f" ({without_pair:,} do not have {maker.needs})"
     if held_out:
         note += f"; {held_out:,} documents are held out"
-    report = replace(documents.report, notes=(*documents.report.notes, note))
+    report = documents.report
+    report = replace(report, notes=(*report.notes, note))
     return Texts(dataset, columns, key, report, sizes)
 
 
 def _columns_of(maker: PairMaker) -> tuple[str, ...]:
     if getattr(maker, "single", False):
         return ("text",)
-    further = (f"positive_{number}" for number in range(1, getattr(maker, "positives", 1)))
+    positives = getattr(maker, "positives", 1)
+    further = [f"positive_{number}" for number in range(1, positives)]
     return ("text", "positive", *further)
 
 
@@ -137,40 +154,37 @@ def _key(documents: Documents, maker: PairMaker, rounds: int, seed: int, held_ou
     """Checksum of all that decides what is drawn."""
     kind = f"{type(maker).__module__}:{type(maker).__qualname__}"
     settings = ["pairs", _LAYOUT, documents.key, kind, asdict(maker), rounds, seed, held_out]
-    return xxhash.xxh3_128_hexdigest(json.dumps(settings, sort_keys=True).encode())
+    described = json.dumps(settings, sort_keys=True)
+    return xxhash.xxh3_128_hexdigest(described.encode())
 
 
 def _draw_all(
-    draft: Path,
-    documents: Documents,
-    maker: PairMaker,
-    rows: RowIds,
-    *,
-    columns: Sequence[str],
-    rounds: int,
-    seed: int,
+    documents: Documents, maker: PairMaker, rows: RowIds, rounds: int, seed: int, draft: Path
 ) -> None:
     """Write the pairs of all rounds, a file each, in one pass over the documents."""
+    columns = _columns_of(maker)
     unit = "texts" if len(columns) == 1 else "pairs"
-    schema = pa.schema([(name, pa.string()) for name in columns])
+    schema = pa.schema(dict.fromkeys(columns, pa.string()))
     documents_with_pair = 0
     with ExitStack() as stack:
         writers = []
         for number in range(rounds):
             file = stack.enter_context(new_file(draft / _ROUND.format(number)))
-            writers.append(stack.enter_context(pa.ipc.new_stream(file, schema)))
+            writer = stack.enter_context(pa.ipc.new_stream(file, schema))
+            writers.append(writer)
         for begin in range(0, len(rows), _DOCUMENTS_AT_ONCE):
             tell(f"drew {unit} from", begin, len(rows))
             batch = rows[begin : begin + _DOCUMENTS_AT_ONCE]
             pairs_of_documents = []
-            for row, document in zip(batch.tolist(), documents.each(batch), strict=True):
-                generator = np.random.default_rng([seed, row])
+            batch_documents = documents.each(batch)
+            for row, document in zip(batch.tolist(), batch_documents, strict=True):
+                generator = default_rng([seed, row])
                 pairs_of_documents.append(maker(document, rounds, generator))
             documents_with_pair += sum(map(bool, pairs_of_documents))
-            for number, writer in enumerate(writers):
-                round_ = [pairs[number] for pairs in pairs_of_documents if len(pairs) > number]
-                if round_:
-                    writer.write_batch(_record_batch(round_, schema))
+            # A document may have no pair for the later rounds.
+            for writer, pairs in zip(writers, zip_longest(*pairs_of_documents), strict=False):
+                texts_of_columns = list(zip(*filter(None, pairs), strict=True))
+                writer.write_batch(pa.record_batch(texts_of_columns, schema=schema))
     if documents_with_pair < 2:
         has = "has" if documents_with_pair == 1 else "have"
         raise UserError(
@@ -178,8 +192,3 @@ def _draw_all(
             f"give documents with {maker.needs}, or choose another kind of pairs",
             "too-few-pairs",
         )
-
-
-def _record_batch(pairs: Sequence[tuple[str, ...]], schema: pa.Schema) -> pa.RecordBatch:
-    columns = [pa.array(column, pa.string()) for column in zip(*pairs, strict=True)]
-    return pa.record_batch(columns, schema=schema)

@@ -6,32 +6,34 @@ import numpy as np
 import numpy.typing as npt
 
 RowIds = npt.NDArray[np.int64]
+_Integers = npt.NDArray[Any]  # of uint64: NumPy's types take its product with an int for signed
 _MASK = (1 << 64) - 1
 _ROUNDS = 8
 _STEP = 0x9E3779B97F4A7C15  # 2^64 / golden ratio: splitmix64's increment
 
 
-def _scramble(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def _scramble(values: _Integers) -> _Integers:
     """splitmix64's finaliser (Steele, Lea, Flood 2014; constants by Stafford).
 
     The products wrap around at 2^64.
     """
-    values = values ^ (values >> np.uint64(30))
-    values = values * np.uint64(0xBF58476D1CE4E5B9)
-    values = values ^ (values >> np.uint64(27))
-    values = values * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
+    values = values ^ (values >> 30)
+    values = values * 0xBF58476D1CE4E5B9
+    values = values ^ (values >> 27)
+    values = values * 0x94D049BB133111EB
+    values = values ^ (values >> 31)
+    return values
 
 
 def derive(seed: int, stream: int) -> int:
     """A seed for one of many independent streams (an epoch, a sample) of a run's seed."""
+    return _mix(_mix(seed) ^ stream)
 
-    def mix(value: int) -> int:
-        stepped = np.array([(value + _STEP) & _MASK], np.uint64)
-        return int(_scramble(stepped)[0])
 
-    mixed_seed = mix(seed & _MASK)
-    return mix(mixed_seed ^ (stream & _MASK))
+def _mix(value: int) -> int:
+    stepped = (value + _STEP) & _MASK
+    scrambled = _scramble(np.array([stepped], np.uint64))
+    return int(scrambled[0])
 
 
 def evenly(n: int, count: int) -> list[int]:
@@ -51,10 +53,11 @@ class Permutation:
 
     def __init__(self, n: int, seed: int) -> None:
         self._n = n
+        bits = (n - 1).bit_length()
         # at least 2^6 places: narrower halves have too few round functions to reach most orders of
         # a handful of rows
-        self._half = max(3, ((n - 1).bit_length() + 1) // 2)
-        self._keys = [np.uint64(derive(seed, round)) for round in range(_ROUNDS)]
+        self._half = max(3, (bits + 1) // 2)
+        self._keys = [derive(seed, round) for round in range(_ROUNDS)]
 
     def __getitem__(self, places: int | npt.NDArray[np.integer[Any]]) -> RowIds:
         """Rows (any shape, int64) at places in range(n); an integer gives an array of shape ()."""
@@ -66,11 +69,11 @@ class Permutation:
             outside = np.flatnonzero(rows >= self._n)
         return rows.astype(np.int64).reshape(places.shape)
 
-    def _cipher(self, places: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-        half = np.uint64(self._half)
-        low = np.uint64((1 << self._half) - 1)
-        left = places >> half
+    def _cipher(self, places: _Integers) -> _Integers:
+        low = (1 << self._half) - 1
+        left = places >> self._half
         right = places & low
         for key in self._keys:
-            left, right = right, left ^ (_scramble(right ^ key) & low)
-        return (left << half) | right
+            scrambled = _scramble(right ^ key) & low
+            left, right = right, left ^ scrambled
+        return (left << self._half) | right

@@ -12,8 +12,10 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
+from numpy.random import Generator, default_rng
 
 from isotrope.text.corpus import Document
+from isotrope.text.pair_corpus import random_span
 from isotrope.text.split import words_of
 
 TITLE = "title"
@@ -46,8 +48,7 @@ class PseudoQueries:
 
     def sample(self, count: int, seed: int) -> "PseudoQueries":
         """At most ``count`` of them, drawn at random, in their order."""
-        generator = np.random.default_rng(seed)
-        order = generator.permutation(len(self.texts))
+        order = default_rng(seed).permutation(len(self.texts))
         return self.part(sorted(order[:count].tolist()))
 
     def part(self, rows: Iterable[int]) -> "PseudoQueries":
@@ -74,7 +75,7 @@ def pseudo_queries(
     kinds = set(kinds)
     queries = PseudoQueries()
     for number, document in enumerate(documents):
-        kind_of_text = dict[str, str]()  # the first kind that gives a text
+        kind_of_text: dict[str, str] = {}  # the first kind that gives a text
         for kind, text in _queries_of(document, seed):
             if kind in kinds and text:
                 kind_of_text.setdefault(text, kind)
@@ -87,14 +88,16 @@ def pseudo_queries(
 def _queries_of(document: Document, seed: int) -> Iterator[tuple[str, str]]:
     """Kind and text of all that a document gives."""
     body = " ".join(document.paragraphs)
-    generator = np.random.default_rng([seed, zlib.crc32(document.text.encode())])
+    checksum = zlib.crc32(document.text.encode())
+    generator = default_rng([seed, checksum])
     if body and document.title and document.title != body:
         yield TITLE, document.title
     for heading in _headings(document):
         yield HEADING, heading
     words, between = words_of(body or document.title)
     for _ in range(_SPANS):
-        yield SPAN, between.join(_random_span(words, generator))
+        span = _random_span(words, generator)
+        yield SPAN, between.join(span)
     sentences = _sentences(document)
     if len(sentences) > 1:
         for sentence in sentences:
@@ -107,21 +110,22 @@ def _queries_of(document: Document, seed: int) -> Iterator[tuple[str, str]]:
 def _headings(document: Document) -> Iterator[str]:
     """Short paragraphs before longer ones."""
     for paragraph, next_paragraph in pairwise(document.paragraphs):
-        is_short = len(paragraph.split()) <= _LONGEST_HEADING < len(next_paragraph.split())
+        words = len(paragraph.split())
+        next_words = len(next_paragraph.split())
+        is_short = words <= _LONGEST_HEADING < next_words
         if is_short and not paragraph.endswith((".", "!", ";", ",")):
             yield paragraph.rstrip(":")
 
 
-def _random_span(words: Sequence[str], generator: np.random.Generator) -> Sequence[str]:
+def _random_span(words: Sequence[str], generator: Generator) -> Sequence[str]:
     """Some words in a row; at most half of a short text."""
     longest = _LONGEST_SPAN
     if len(words) < 2 * _SHORTEST_SPAN:
         longest = max(1, len(words) // 2)
     shortest = min(_SHORTEST_SPAN, longest)
     length = int(generator.integers(shortest, longest + 1))
-    begins = max(1, len(words) - length + 1)
-    begin = int(generator.integers(0, begins))
-    return words[begin : begin + length]
+    end = max(length, len(words))  # there may be no words
+    return words[random_span(0, end, length, generator)]
 
 
 def _sentences(document: Document) -> list[str]:

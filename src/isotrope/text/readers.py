@@ -5,6 +5,7 @@ Rows are those of a table, lines, or the blocks of a page.
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import chain, groupby, islice, tee
 from tempfile import SpooledTemporaryFile
 from typing import Any
@@ -36,22 +37,20 @@ def rows(source: TextFile, columns: Columns, kept: tuple[str, ...] = ()) -> Iter
     A document (.md, .html) is held whole. The columns in ``kept``, of any type, follow the others.
     If the file is to be split, each sentence is a row.
     """
-    further = (*columns.chosen, *kept)
+    blank = (None,) * len(columns.names + kept)
     for number, fields in _whole_rows(source, columns, kept):
-        if source.split is None or not fields or not fields[0]:
-            yield number, fields or (None,) * (1 + len(further))
+        text = fields[0] if fields else None
+        if source.split is None or not text:
+            yield number, fields or blank
         else:
-            for sentence in split_text(fields[0], source.split):
+            for sentence in split_text(text, source.split):
                 yield number, (sentence,)
 
 
 def _whole_rows(source: TextFile, columns: Columns, kept: tuple[str, ...]) -> Iterator[NumberedRow]:
     """The rows before they are split; a blank line of a table has no fields."""
-
-    def choose(kinds: Kinds) -> tuple[str, ...]:
-        return columns.choose(source, kinds, kept)
-
-    further = (*columns.chosen, *kept)
+    choose = partial(columns.choose, source, kept=kept)
+    further = columns.chosen + kept
     if source.format in TABLES:
         yield from TABLES[source.format](source, choose, len(columns.names))
     elif further:
@@ -96,7 +95,8 @@ def document_rows(
             yield from _table_documents(source, title_column, text_column)
         elif len(sources) > 1:
             ways["each .txt file is a document, with blank lines between its paragraphs"] = None
-            yield str(source), ("", *_paragraphs(whole_text(source)))
+            paragraphs = _paragraphs(whole_text(source))
+            yield str(source), ("", *paragraphs)
         else:
             yield from _documents_of_one_file(source, ways)
 
@@ -136,23 +136,25 @@ def _copy_until_second_block(remaining: Iterator[str], head: Any) -> bool:
 
 def _blocks(source: TextFile, numbered: Iterator[tuple[int, str]]) -> Iterator[PlacedDocument]:
     """Each block between blank lines as a document."""
-    for is_text, block in groupby(numbered, lambda line: _is_text(line[1])):
+    for is_text, block in groupby(numbered, lambda row: _is_text(row[1])):
         if not is_text:
             continue
         numbers, block_lines = tee(block)
-        place = f"{source}:{next(numbers)[0]}"
-        yield place, ("", one_text(place, (line for _, line in block_lines)))
+        number, _ = next(numbers)
+        place = f"{source}:{number}"
+        text = one_text(place, (line for _, line in block_lines))
+        yield place, ("", text)
 
 
-def _is_text(line: str) -> bool:
-    return bool(line.strip())
+def _is_text(line: str | None) -> bool:
+    return bool(line and line.strip())
 
 
 def _table_documents(
     source: TextFile, title_column: str | None, text_column: str | None
 ) -> Iterator[PlacedDocument]:
     def choose(columns: Kinds) -> tuple[str, ...]:
-        names = [name for name, _ in columns]
+        names = dict(columns)
         text = text_column
         if text is None:
             text = next((name for name in TEXT_COLUMNS if name in names), None)
@@ -164,29 +166,21 @@ def _table_documents(
 
     for number, fields in TABLES[source.format](source, choose, 0):
         # A blank line has no field; a table without titles has one.
-        text = fields[0] if fields else None
-        title = fields[1] if len(fields) > 1 else None
+        text, title, *_ = (*fields, None, None)
         place = f"{source}:{number}"
-        paragraphs = _paragraphs(text) if isinstance(text, str) else text
-        if not isinstance(paragraphs, list):
-            paragraphs = [paragraphs]
+        if isinstance(text, str):
+            text = _paragraphs(text)
+        paragraphs = text if isinstance(text, list) else [text]
         for value in (title, *paragraphs):
-            _check_string(value, place)
-        yield place, (title or "", *filter(_is_not_blank, paragraphs))
-
-
-def _check_string(value: object, place: str) -> None:
-    if not isinstance(value, str | None):
-        raise UserError(
-            f"{place} holds {type(value).__name__}, not a string",
-            "name other columns (--text-column, --title-column)",
-            "column-not-readable",
-        )
+            if not isinstance(value, str | None):
+                raise UserError(
+                    f"{place} holds {type(value).__name__}, not a string",
+                    "name other columns (--text-column, --title-column)",
+                    "column-not-readable",
+                )
+        body = filter(_is_text, paragraphs)
+        yield place, (title or "", *body)
 
 
 def _paragraphs(text: str) -> list[str]:
-    return list(filter(_is_not_blank, re.split(r"\n\s*\n", text)))
-
-
-def _is_not_blank(text: str | None) -> bool:
-    return bool(text and not text.isspace())
+    return list(filter(_is_text, re.split(r"\n\s*\n", text)))

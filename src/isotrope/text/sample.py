@@ -40,30 +40,29 @@ class RowOrder:
         self.size = n if count is None else count
         self._rounds = list[_Round]()
         begin = 0
-        rows_left = self.size
         for number, size in enumerate(rounds or (n,)):
-            if rows_left <= 0:
+            if begin >= self.size:
                 break
-            round_seed = seed if number == 0 else derive(seed, _ROUNDS - number)
+            round_seed = derive(seed, _ROUNDS - number) if number else seed
             sample = None
             if count is not None:
                 sample = Permutation(size, derive(round_seed, _SAMPLE))
-            self._rounds.append(_Round(begin, min(size, rows_left), round_seed, sample))
+            sampled_size = min(size, self.size - begin)
+            self._rounds.append(_Round(begin, sampled_size, round_seed, sample))
             begin += size
-            rows_left -= size
-        self.rounds = tuple(
-            round_.size for round_ in self._rounds
-        )  # rows of the sample in each round
+        # rows of the sample in each round
+        self.rounds = tuple(round_.size for round_ in self._rounds)
 
     def rows(self, begin: int, end: int, epoch: int = 0) -> RowIds:
         """Row ids (end - begin,) at these places of an epoch."""
         rows = [np.zeros(0, np.int64)]
-        first = 0  # place of the round within the epoch
         for round_ in self._rounds:
-            places = np.arange(max(begin - first, 0), min(end - first, round_.size))
-            if len(places):
+            # Only the last round may be sampled, so each begins in the epoch as in the corpus.
+            first = max(begin - round_.begin, 0)
+            last = min(end - round_.begin, round_.size)
+            if first < last:
+                places = np.arange(first, last)
                 rows.append(round_.rows(places, epoch))
-            first += round_.size
         return np.concatenate(rows)
 
 
@@ -75,8 +74,8 @@ class _Round(NamedTuple):
 
     def rows(self, places: RowIds, epoch: int) -> RowIds:
         """The row ids at these places of the round."""
-        permutation = Permutation(self.size, derive(self.seed, epoch))
-        rows = permutation[places]
+        epoch_seed = derive(self.seed, epoch)
+        rows = Permutation(self.size, epoch_seed)[places]
         if self.sample is not None:
             rows = self.sample[rows]
         return self.begin + rows
@@ -96,7 +95,8 @@ class Sample:
     @cached_property
     def order(self) -> RowOrder:
         """Their order in each epoch."""
-        return RowOrder(len(self.corpus), self.count, self.seed, self.corpus.rounds)
+        corpus = self.corpus
+        return RowOrder(len(corpus), self.count, self.seed, corpus.rounds)
 
     @cached_property
     def rows(self) -> RowIds | None:
@@ -110,8 +110,11 @@ class Sample:
 
         They are those of the corpus's first column.
         """
-        count = len(self) if limit is None else min(limit, len(self))
-        return self.corpus.texts(self.order.rows(0, count))
+        count = len(self)
+        if limit is not None:
+            count = min(limit, count)
+        rows = self.order.rows(0, count)
+        return self.corpus.texts(rows)
 
 
 class PermutedBatches(BatchSampler):
@@ -153,8 +156,14 @@ class PermutedBatches(BatchSampler):
         self._step_size = batch_size * world_size  # rows of a step of all processes
         largest = max(self._order.rounds)
         if largest < self._step_size:
+            each = f" on each of {world_size} processes" if world_size > 1 else ""
             unit = "documents that give a pair" if rounds else "sentences to train on"
-            raise _batch_too_large(batch_size, world_size, largest, unit)
+            limit = largest // world_size
+            raise UserError(
+                f"a batch of {batch_size}{each} is larger than the {largest} {unit}",
+                f"set train.batch_size to {limit} or less" if limit > 1 else "give more text",
+                "batch-too-large",
+            )
         self.batch_size = batch_size
         self.epoch = 0
 
@@ -164,31 +173,21 @@ class PermutedBatches(BatchSampler):
 
     def __len__(self) -> int:
         """Batches of an epoch, over all processes."""
-        return sum(map(self._used, self._order.rounds)) // self.batch_size
+        rows_used = sum(map(self._used, self._order.rounds))
+        return rows_used // self.batch_size
 
     def _used(self, size: int) -> int:
         """The rows of a round of this size that fill whole steps."""
-        return size // self._step_size * self._step_size
+        return size - size % self._step_size
 
     def __iter__(self) -> Iterator[list[int]]:
-        rows_at_once = max(1, _ROWS_AT_ONCE // self.batch_size) * self.batch_size
+        batches_at_once = max(1, _ROWS_AT_ONCE // self.batch_size)
+        rows_at_once = batches_at_once * self.batch_size
         first = 0
         for size in self._order.rounds:
             end = first + self._used(size)
             for begin in range(first, end, rows_at_once):
                 stop = min(begin + rows_at_once, end)
-                rows = self._order.rows(begin, stop, self.epoch).tolist()
-                for start in range(0, len(rows), self.batch_size):
-                    yield rows[start : start + self.batch_size]
+                rows = self._order.rows(begin, stop, self.epoch)
+                yield from rows.reshape(-1, self.batch_size).tolist()
             first += size
-
-
-def _batch_too_large(batch_size: int, world_size: int, largest: int, unit: str) -> UserError:
-    each = f" on each of {world_size} processes" if world_size > 1 else ""
-    limit = largest // world_size
-    remedy = f"set train.batch_size to {limit} or less" if limit > 1 else "give more text"
-    return UserError(
-        f"a batch of {batch_size}{each} is larger than the {largest} {unit}",
-        remedy,
-        "batch-too-large",
-    )

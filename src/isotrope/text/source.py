@@ -4,9 +4,9 @@ import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,7 +15,6 @@ import xxhash
 from isotrope.errors import UserError
 from isotrope.store.cache import cache_folder, cached
 from isotrope.store.remote import is_url, without_secrets
-from isotrope.text.cleaning import CleaningReport
 from isotrope.text.corpus import (
     Documents,
     Texts,
@@ -52,14 +51,6 @@ class TextPath(str):
 
 
 @dataclass(frozen=True)
-class _Reading(Generic[Corpus]):
-    """A corpus, and how it was read: `TextSource.check` does it again."""
-
-    read: Callable[[Sequence[TextFile]], Corpus]
-    corpus: Corpus
-
-
-@dataclass(frozen=True)
 class TextSource:
     """Text, and how to read it: see `read_text`.
 
@@ -76,7 +67,8 @@ class TextSource:
     keep_duplicates: bool = False
     in_memory: bool = False  # whether it was given in memory
     notes: tuple[str, ...] = ()  # what was decided in reading it, a line each
-    _readings: dict[str, _Reading[Any]] = field(default_factory=dict, repr=False, compare=False)
+    # by the method that read it, which `check` calls again
+    _corpora: dict[Callable[..., Any], Any] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def files(self) -> tuple[TextFile, ...]:
@@ -89,42 +81,36 @@ class TextSource:
     @property
     def folders(self) -> Sequence[Path]:
         """The folders of this machine among the paths: nothing may be written there."""
-        return [Path(path) for path in self.paths if not is_url(path) and Path(path).is_dir()]
+        local_paths = [Path(path) for path in self.paths if not is_url(path)]
+        return [path for path in local_paths if path.is_dir()]
 
     def texts(self) -> Texts:
         """Cleaned rows, each a text with its positives and negatives if there are any.
 
         UserError if there are too few rows.
         """
-        read = partial(
-            build_texts,
-            columns=Columns(self.text_column, self.positive, self.negatives),
-            cache=cache_folder("corpora"),
-            keep_duplicates=self.keep_duplicates,
-        )
-        return self._read_once("texts", read)
+        return self._read_once(self._read_texts)
 
     def documents(self) -> Documents:
         """Titles and paragraphs; UserError if there are too few documents."""
-        read = partial(
-            build_documents,
-            title_column=self.title_column,
-            text_column=self.text_column,
-            cache=cache_folder("documents"),
-        )
-        return self._read_once("documents", read)
+        return self._read_once(self._read_documents)
 
-    def _read_once(self, kind: str, read: Callable[[Sequence[TextFile]], Corpus]) -> Corpus:
-        if kind not in self._readings:
-            corpus = read(self.files)
-            self._add_notes(corpus.report)
-            self._readings[kind] = _Reading(read, corpus)
-        return self._readings[kind].corpus  # type: ignore[no-any-return]
+    def _read_texts(self, files: Sequence[TextFile]) -> Texts:
+        columns = Columns(self.text_column, self.positive, self.negatives)
+        cache = cache_folder("corpora")
+        return build_texts(files, columns, cache, keep_duplicates=self.keep_duplicates)
 
-    def _add_notes(self, report: CleaningReport) -> None:
-        unread = not_read(self.paths)
-        notes = (*self.notes, unread) if unread else self.notes
-        report.notes = (*notes, *report.notes)
+    def _read_documents(self, files: Sequence[TextFile]) -> Documents:
+        cache = cache_folder("documents")
+        return build_documents(files, self.title_column, self.text_column, cache)
+
+    def _read_once(self, read: Callable[[Sequence[TextFile]], Corpus]) -> Corpus:
+        if read not in self._corpora:
+            corpus: Texts | Documents = read(self.files)
+            notes = [*self.notes, not_read(self.paths), *corpus.report.notes]
+            corpus.report.notes = tuple(filter(None, notes))
+            self._corpora[read] = corpus
+        return self._corpora[read]  # type: ignore[no-any-return]
 
     def check(self) -> None:
         """Raise UserError if the files have changed.
@@ -134,8 +120,8 @@ class TextSource:
         files = self._find()
         if files == self.files:
             return
-        readings = self._readings.values()
-        if readings and all(again.read(files).key == again.corpus.key for again in readings):
+        corpora = self._corpora.items()
+        if corpora and all(read(files).key == corpus.key for read, corpus in corpora):
             return
         raise UserError(
             f"{self.name} changed while the work was going on",
@@ -196,23 +182,25 @@ def read_text(
         keep_duplicates=keep_duplicates,
     )
 
-    if isinstance(source, Path) or (isinstance(source, str) and _is_path(source)):
+    if isinstance(source, Path):
         return _with_paths(options, [source])
+    note = ""
     if isinstance(source, str):
+        if _is_path(source):
+            return _with_paths(options, [source])
         note = f"{source[:60]!r} is read as a text, since no file or folder has this name"
-        return _with_table(options, table_of([source]), note)
-    if isinstance(source, list | tuple) and any(
-        isinstance(item, Path | TextPath) for item in source
-    ):
-        return _with_paths(options, source)
-    if isinstance(source, list | tuple):
-        return _with_table(options, table_of(source), _note_on_names(source))
-    return _with_table(options, table_of(source))
+        source = [source]
+    elif isinstance(source, list | tuple):
+        if any(isinstance(item, Path | TextPath) for item in source):
+            return _with_paths(options, source)
+        note = _note_on_names(source)
+    return _with_table(options, table_of(source), note)
 
 
 def _is_path(source: str) -> bool:
     """Whether a single string names a file or folder: it exists, or looks like a path."""
-    if isinstance(source, TextPath) or not source or is_url(source) or _exists(source):
+    is_marked_or_empty = isinstance(source, TextPath) or not source
+    if is_marked_or_empty or is_url(source) or _exists(source):
         return True
     is_one_word = len(source.split()) == 1
     has_ending = Path(source).suffix.lower() in ENDINGS
@@ -245,9 +233,9 @@ def _with_paths(options: TextSource, paths: Sequence[Any]) -> TextSource:
     return replace(options, paths=names, name=described)
 
 
-def _with_table(options: TextSource, table: TextTable, note: str = "") -> TextSource:
+def _with_table(options: TextSource, table: TextTable, note: str) -> TextSource:
     """Text in memory, written as a file of the cache."""
-    columns = (options.text_column, options.title_column, options.positive, *options.negatives)
+    columns = [options.text_column, options.title_column, options.positive, *options.negatives]
     for column in filter(None, columns):
         if column in table.left_out:
             raise UserError(
@@ -257,15 +245,17 @@ def _with_table(options: TextSource, table: TextTable, note: str = "") -> TextSo
             )
     notes = [note] if note else []
     if table.left_out:
-        notes.append(f"columns not read: {', '.join(table.left_out)}")
-    path = _write(table.rows)
-    return replace(options, paths=(str(path),), name=table.name, notes=tuple(notes), in_memory=True)
+        left_out = ", ".join(table.left_out)
+        notes.append(f"columns not read: {left_out}")
+    path = str(_write(table.rows))
+    return replace(options, paths=(path,), name=table.name, notes=tuple(notes), in_memory=True)
 
 
 def _write(table: pa.Table) -> Path:
     """The table as a file in the cache."""
-    types = [str(kind) for kind in table.schema.types]
-    total = xxhash.xxh3_128(json.dumps([table.column_names, types]).encode())
+    types = list(map(str, table.schema.types))
+    header = json.dumps([table.column_names, types])
+    total = xxhash.xxh3_128(header.encode())
     # However the table was put together.
     for batch in table.combine_chunks().to_batches(max_chunksize=4096):
         total.update(batch.serialize())

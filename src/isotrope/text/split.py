@@ -41,13 +41,11 @@ def split_text(text: str, language: str = ENGLISH) -> Iterator[str]:
     """
     is_sound = printable(text) == text
     paragraphs = re.split(r"\n\s*\n", text) if is_sound else []
-    has_sentences = False
+    sentences: list[str] = []
     for paragraph in paragraphs:
-        for sentence in _segment(" ".join(paragraph.split()), language):
-            has_sentences = True
-            yield sentence
-    if not has_sentences:
-        yield text
+        words = paragraph.split()
+        sentences.extend(_segment(" ".join(words), language))
+    yield from sentences or [text]
 
 
 def _segment(text: str, language: str) -> Iterator[str]:
@@ -79,4 +77,6 @@ def words_of(text: str) -> tuple[Sequence[str], str]:
     """
     words = text.split()
     has_spaces = len(text) <= _LONGEST_WORD * len(words)
-    return (words, " ") if has_spaces else (text, "")
+    if has_spaces:
+        return words, " "
+    return text, ""

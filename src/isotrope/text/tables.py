@@ -6,6 +6,7 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -28,6 +29,8 @@ Kinds = Sequence[tuple[str, str]]
 Choose = Callable[[Kinds], tuple[str, ...]]
 # Line number from 1 (Parquet: row number), and the fields; None = null.
 NumberedRow = tuple[int, tuple[Any, ...]]
+# The number of a row's last line, and its fields; a blank line has none.
+NumberedFields = tuple[int, list[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +58,16 @@ class Columns:
     @property
     def chosen(self) -> tuple[str, ...]:
         """Those besides the text."""
-        return () if self.positive is None else (self.positive, *self.negatives)
+        if self.positive is None:
+            return ()
+        return (self.positive, *self.negatives)
 
     @property
     def names(self) -> tuple[str, ...]:
         """What they are called when they are read: text, positive, negative_0, … All hold strings."""
         if self.positive is None:
             return ("text",)
-        negatives = (f"negative_{number}" for number in range(len(self.negatives)))
+        negatives = [f"negative_{number}" for number, _ in enumerate(self.negatives)]
         return ("text", "positive", *negatives)
 
     def choose(self, path: object, columns: Kinds, kept: tuple[str, ...] = ()) -> tuple[str, ...]:
@@ -71,17 +76,14 @@ class Columns:
         ``kept`` names further columns, of any type, which follow. Without a named text column: the
         only column of strings besides those named, else "text", else "sentence".
         """
-        text = self.text or self._only_text_column(columns)
-        return pick_columns(path, columns, (text, *self.chosen, *kept), strings=len(self.names))
-
-    def _only_text_column(self, columns: Kinds) -> str | None:
-        names = [name for name, kind in columns if kind == "string" and name not in self.chosen]
-        if len(set(names)) == 1:
-            return names[0]
-        for usual in ("text", "sentence"):
-            if usual in names:
-                return usual
-        return None
+        text = self.text
+        if not text:
+            names = {name for name, kind in columns if kind == "string"}
+            names.difference_update(self.chosen)
+            usual_names = names if len(names) == 1 else ("text", "sentence")
+            text = next((name for name in usual_names if name in names), None)
+        chosen = (text, *self.chosen, *kept)
+        return pick_columns(path, columns, chosen, strings=len(self.names))
 
 
 def pick_columns(
@@ -96,15 +98,17 @@ def pick_columns(
             raise _no_column(path, columns, "no single text column")
         if name not in names:
             raise _no_column(path, columns, f"no column {name!r}")
-        must_be_string = len(picked) < strings
-        if names.count(name) > 1 or (must_be_string and kinds[name] != "string"):
+        is_fit = kinds[name] == "string" or len(picked) >= strings
+        if names.count(name) > 1 or not is_fit:
             raise _no_column(path, columns, f"no single column {name!r} of strings")
         picked.append(name)
     return tuple(picked)
 
 
 def _no_column(path: object, columns: Kinds, problem: str) -> UserError:
-    described = [name if kind == "string" else f"{name} ({kind})" for name, kind in columns]
+    described = []
+    for name, kind in columns:
+        described.append(name if kind == "string" else f"{name} ({kind})")
     listed = ", ".join(described) or "none"
     return UserError(
         f"{path} has {problem} (columns: {listed})",
@@ -114,7 +118,7 @@ def _no_column(path: object, columns: Kinds, problem: str) -> UserError:
 
 
 def _read_jsonl(source: TextFile, choose: Choose, strings: int) -> Iterator[NumberedRow]:
-    chosen = tuple[str, ...]()
+    chosen: tuple[str, ...] = ()
     for number, line in enumerate(lines(source), start=1):
         if not line.strip():
             yield number, ()
@@ -122,10 +126,10 @@ def _read_jsonl(source: TextFile, choose: Choose, strings: int) -> Iterator[Numb
         record = _json_object(source, number, line)
         # The first object says which columns there are; a null there may become a string later.
         if not chosen:
-            chosen = choose([(name, _kind(value)) for name, value in record.items()])
-        for place, name in enumerate(chosen):
-            _check_like_first(source, number, record, name, must_be_string=place < strings)
-        yield number, tuple(record[name] for name in chosen)
+            kinds = {name: _kind(value) for name, value in record.items()}
+            chosen = choose(list(kinds.items()))
+        place = f"{source}:{number}"
+        yield number, _chosen_values(record, chosen, strings, place)
 
 
 def _json_object(source: TextFile, number: int, line: str) -> dict[str, Any]:
@@ -139,14 +143,20 @@ def _json_object(source: TextFile, number: int, line: str) -> dict[str, Any]:
     return record
 
 
-def _check_like_first(
-    source: TextFile, number: int, record: dict[str, Any], name: str, must_be_string: bool
-) -> None:
-    problem = f"{source}:{number} is not as the first object: {name!r}"
-    if name not in record:
-        raise _not_jsonl(f"{problem} is missing")
-    if must_be_string and _kind(record[name]) != "string":
-        raise _not_jsonl(f"{problem} holds {_kind(record[name])}, not a string")
+def _chosen_values(
+    record: dict[str, Any], chosen: Sequence[str], strings: int, place: str
+) -> tuple[Any, ...]:
+    """Values of a record, of which the first ``strings`` must hold strings."""
+    values = list[Any]()
+    for name in chosen:
+        problem = f"{place} is not as the first object: {name!r}"
+        if name not in record:
+            raise _not_jsonl(f"{problem} is missing")
+        kind = _kind(record[name])
+        if len(values) < strings and kind != "string":
+            raise _not_jsonl(f"{problem} holds {kind}, not a string")
+        values.append(record[name])
+    return tuple(values)
 
 
 def _not_jsonl(problem: str) -> UserError:
@@ -155,7 +165,7 @@ def _not_jsonl(problem: str) -> UserError:
 
 
 def _kind(value: object) -> str:
-    return "string" if value is None or isinstance(value, str) else type(value).__name__
+    return "string" if isinstance(value, str | None) else type(value).__name__
 
 
 def _read_delimited(source: TextFile, choose: Choose, strings: int) -> Iterator[NumberedRow]:
@@ -166,7 +176,8 @@ def _read_delimited(source: TextFile, choose: Choose, strings: int) -> Iterator[
         table = SEPARATED[source.format](lines(source))
         end, header = next(table)
         _refuse_other_separator(header, separator)
-        places = [header.index(name) for name in choose([(name, "string") for name in header])]
+        chosen = choose([(name, "string") for name in header])
+        places = [header.index(name) for name in chosen]
         begin = end + 1
         for end, fields in table:
             line_count = end - begin + 1
@@ -174,7 +185,8 @@ def _read_delimited(source: TextFile, choose: Choose, strings: int) -> Iterator[
                 raise csv.Error(f"{len(fields)} columns, its header has {len(header)}")
             if _has_swallowed_rows(line_count, fields, separator):
                 raise csv.Error(f"a quoted field of {line_count} lines, which look like rows")
-            yield begin, tuple(fields[place] for place in places) if fields else ()
+            chosen_fields = [fields[place] for place in places] if fields else []
+            yield begin, tuple(chosen_fields)
             begin = end + 1
     except csv.Error as error:
         raise UserError(
@@ -185,15 +197,14 @@ def _read_delimited(source: TextFile, choose: Choose, strings: int) -> Iterator[
         ) from error
 
 
-def _comma_separated(table_lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
-    """The number of each row's last line, and its fields; a blank line has none."""
+def _comma_separated(table_lines: Iterable[str]) -> Iterator[NumberedFields]:
     table = csv.reader(table_lines, strict=True)
     for fields in table:
         yield table.line_num, fields
 
 
-def tab_separated(table_lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
-    """The number of each row's last line, and its fields; a blank line has none.
+def tab_separated(table_lines: Iterable[str]) -> Iterator[NumberedFields]:
+    """The rows of a .tsv.
 
     A tab and a line end separate, and quotation marks are text (IANA text/tab-separated-values).
     But pandas and the csv module put a field with a tab, a line end or a quotation mark in quotes.
@@ -204,11 +215,12 @@ def tab_separated(table_lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]
     width = 0  # fields of the header
     for line in remaining:
         block = [line]
-        if line.startswith('"') or '\t"' in line:
-            block += remaining.until_quotes_close(line)
+        opens_quotes = line.startswith('"') or '\t"' in line
+        if opens_quotes and line.count('"') % 2:
+            block += _until_quotes_close(remaining)
         fields = _quoted_fields(block, width)
         if fields is None:
-            remaining.put_back(block[1:])
+            remaining.put_back.extendleft(reversed(block[1:]))
             block = [line]
             plain = line.rstrip("\r\n")
             fields = plain.split("\t") if plain else []
@@ -217,34 +229,30 @@ def tab_separated(table_lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]
         yield number, fields
 
 
-class _Lines:
-    """Lines of which some may be looked at and put back."""
+class _Lines(Iterator[str]):
+    """Lines of which some may be put back, to come next."""
 
     def __init__(self, table_lines: Iterable[str]) -> None:
         self._unread = iter(table_lines)
-        self._put_back = deque[str]()
-
-    def __iter__(self) -> Iterator[str]:
-        return self
+        self.put_back = deque[str]()
 
     def __next__(self) -> str:
-        return self._put_back.popleft() if self._put_back else next(self._unread)
+        if self.put_back:
+            return self.put_back.popleft()
+        return next(self._unread)
 
-    def until_quotes_close(self, line: str) -> list[str]:
-        """The next lines up to the one in which the quotation marks are even, or `MANY_LINES`."""
-        taken = list[str]()
-        quotes = line.count('"')
-        while quotes % 2 and len(taken) + 1 < MANY_LINES:
-            further = next(self, None)
-            if further is None:
-                break
-            taken.append(further)
-            quotes += further.count('"')
-        return taken
 
-    def put_back(self, table_lines: Sequence[str]) -> None:
-        """Give these lines again next."""
-        self._put_back.extendleft(reversed(table_lines))
+def _until_quotes_close(table_lines: Iterator[str]) -> list[str]:
+    """Lines up to the first one with an odd number of quotation marks.
+
+    With the line that opens them, they are at most `MANY_LINES`.
+    """
+    taken = []
+    for line in islice(table_lines, MANY_LINES - 1):
+        taken.append(line)
+        if line.count('"') % 2:
+            break
+    return taken
 
 
 SEPARATED = {".csv": _comma_separated, ".tsv": tab_separated}
@@ -258,27 +266,26 @@ def _quoted_fields(block: Sequence[str], width: int) -> list[str] | None:
     content = "".join(block).rstrip("\r\n")
     if '"' not in content:
         return None
-    looks_like_rows = all(line.count("\t") == width - 1 for line in block)
-    if len(block) > 1 and width > 1 and looks_like_rows:
+    tabs = {line.count("\t") for line in block}
+    if len(block) > 1 and width > 1 and tabs == {width - 1}:
         return None
     try:
-        rows = list(csv.reader(io.StringIO(content, newline=""), delimiter="\t", strict=True))
-    except csv.Error:
+        (fields,) = csv.reader([content], delimiter="\t", strict=True)
+    except (csv.Error, ValueError):  # no row, or several
         return None
     rewritten = io.StringIO(newline="")
-    csv.writer(rewritten, delimiter="\t", lineterminator="\n").writerows(rows)
-    is_same = rewritten.getvalue() == f"{content}\n"
-    return rows[0] if len(rows) == 1 and is_same else None
+    csv.writer(rewritten, delimiter="\t", lineterminator="\n").writerow(fields)
+    return fields if rewritten.getvalue() == f"{content}\n" else None
 
 
 def _refuse_other_separator(header: Sequence[str], separator: str) -> None:
     """Refuse a header of one column that holds another separator."""
     if len(header) != 1:
         return
-    other_separator = next((sign for sign in SEPARATORS if sign in header[0]), None)
-    if other_separator:
-        column = f"its only column {header[0][:80]!r} holds {other_separator!r}"
-        raise csv.Error(f"{column}, and {separator!r} separates columns")
+    for other in SEPARATORS:
+        if other in header[0]:
+            column = f"its only column {header[0][:80]!r} holds {other!r}"
+            raise csv.Error(f"{column}, and {separator!r} separates columns")
 
 
 def _has_swallowed_rows(line_count: int, fields: Sequence[str], separator: str) -> bool:
@@ -290,10 +297,11 @@ def _has_swallowed_rows(line_count: int, fields: Sequence[str], separator: str) 
         return False
     separators_of_row = len(fields) - 1
     for field in fields:
-        inner_lines = [line for line in field.splitlines()[1:-1] if line.strip()]
-        counts = [line.count(separator) for line in inner_lines]
+        inner_lines = field.splitlines()[1:-1]
+        counts = [line.count(separator) for line in inner_lines if line.strip()]
         like_rows = counts.count(separators_of_row)
-        if len(counts) >= MANY_LINES - 2 and like_rows >= 0.75 * len(counts):
+        has_many_lines = len(counts) >= MANY_LINES - 2
+        if has_many_lines and like_rows >= 0.75 * len(counts):
             return True
     return False
 
@@ -336,11 +344,7 @@ def is_string(column_type: pa.DataType) -> bool:
     """Whether a column of this type holds strings."""
     if pa.types.is_dictionary(column_type):
         column_type = column_type.value_type
-    return bool(
-        pa.types.is_string(column_type)
-        or pa.types.is_large_string(column_type)
-        or pa.types.is_string_view(column_type)
-    )
+    return column_type in (pa.string(), pa.large_string(), pa.string_view())
 
 
 def _values(column: pa.Array) -> list[Any]:

@@ -63,9 +63,10 @@ def token_data(
         other_prompt: words before positives and hard negatives, in place of the default prompt.
     """
     default_prompt = model.prompts.get(model.default_prompt_name) or ""
-    first_column, *other_columns = corpus.columns
-    other_prompt = default_prompt if other_prompt is None else other_prompt
-    prompts = {first_column: default_prompt} | dict.fromkeys(other_columns, other_prompt)
+    if other_prompt is None:
+        other_prompt = default_prompt
+    prompts = dict.fromkeys(corpus.columns, other_prompt)
+    prompts[corpus.columns[0]] = default_prompt
 
     readers = []
     for prompt in prompts.values():
@@ -136,7 +137,7 @@ class TextReader:
         with_prompts = [self.prompt + text for text in texts]
         encodings = self.tokenizer.encode_batch_fast(with_prompts)
         ids = [encoding.ids for encoding in encodings]
-        lengths = np.fromiter(map(len, ids), np.int64, len(ids))
+        lengths = np.fromiter(map(len, ids), np.int64)
         all_ids = np.fromiter(chain.from_iterable(ids), self.dtype)
         return all_ids, lengths
 
@@ -174,12 +175,16 @@ class TokenStore:
         cls, readers: tuple[TextReader, ...], corpus: Texts, rows: RowIds | None, console: Console
     ) -> "TokenStore":
         """Find the tokens in the cache, or make them: row after row, within it column after column."""
+        if rows is not None and len(rows) == len(corpus):
+            rows = None
         if rows is not None:
-            rows = None if len(rows) == len(corpus) else np.sort(rows)
+            rows = np.sort(rows)
         key = _store_key(readers, corpus, rows)
 
         def make(draft: Path) -> None:
-            dataset = corpus.dataset if rows is None else corpus.dataset.select(rows)
+            dataset = corpus.dataset
+            if rows is not None:
+                dataset = dataset.select(rows)
             console.print(f"making tokens of {len(dataset):,} sentences")
             _write_tokens(draft, dataset, corpus.columns, readers)
 
@@ -190,13 +195,16 @@ class TokenStore:
 
     def __call__(self, rows: Sequence[TextFeatures]) -> TextFeatures:
         """[{"label": row id}, …] -> label (N,), and the features of each column."""
-        labels = np.fromiter((row["label"] for row in rows), np.int64, len(rows))
-        places = labels if self.rows is None else self.rows.searchsorted(labels)
+        labels = np.array([row["label"] for row in rows], np.int64)
         batch: TextFeatures = {"label": torch.from_numpy(labels)}
-        for number, (column, reader) in enumerate(zip(self.columns, self.readers, strict=True)):
-            texts = places * len(self.columns) + number
+        places = labels
+        if self.rows is not None:
+            places = self.rows.searchsorted(labels)
+        texts = places * len(self.columns)  # the numbers of those in the first column
+        for column, reader in zip(self.columns, self.readers, strict=True):
             for key, value in self._features(texts, reader).items():
                 batch[f"{column}_{key}"] = value
+            texts = texts + 1
         return batch
 
     def _features(self, texts: RowIds, reader: TextReader) -> TextFeatures:
@@ -204,35 +212,34 @@ class TokenStore:
         begins = self.bounds[texts]  # (N,)
         lengths = self.bounds[texts + 1] - begins
         longest = lengths.max()
-        padding_before = longest - lengths if reader.left else np.zeros_like(lengths)
-        columns = np.arange(longest)
-        place = columns - padding_before[:, None]  # (N, L) within the text
-        is_real = (place >= 0) & (place < lengths[:, None])
-        source = np.where(is_real, begins[:, None] + place, 0)
+        places: RowIds = np.arange(longest)[None, :]  # (N or 1, L) within the text
+        if reader.left:
+            places = places - (longest - lengths)[:, None]
+        is_real = (places >= 0) & (places < lengths[:, None])
+        places = begins[:, None] + places  # within all ids
+        sources = np.where(is_real, places, 0)
         arrays = {
-            "input_ids": np.where(is_real, self.ids[source], reader.padding),
+            "input_ids": np.where(is_real, self.ids[sources], reader.padding),
             "attention_mask": is_real,
             "token_type_ids": np.zeros_like(is_real),
         }
         features = dict(reader.template)
         for key, value in reader.template.items():
             if isinstance(value, Tensor):
-                features[key] = _tensor(arrays.get(key))
+                array = arrays.get(key)
+                # `TextReader.agrees` notices a tensor that is not made here.
+                features[key] = None if array is None else torch.from_numpy(array.astype(np.int64))
         return features
-
-
-def _tensor(values: npt.NDArray[Any] | None) -> Tensor | None:
-    if values is None:
-        return None
-    return torch.from_numpy(values.astype(np.int64))
 
 
 def _store_key(readers: Sequence[TextReader], corpus: Texts, rows: RowIds | None) -> str:
     """Checksum of all that decides the tokens: tokenizer, prompts, corpus and rows."""
     prompts = [reader.prompt for reader in readers]
-    key_of_prompts = prompts[0] if len(set(prompts)) == 1 else prompts
-    settings = [_LAYOUT, readers[0].tokenizer.to_str(), key_of_prompts, corpus.key]
-    total = xxhash.xxh3_128(json.dumps(settings).encode())
+    has_one_prompt = len(set(prompts)) == 1
+    key_of_prompts = prompts[0] if has_one_prompt else prompts
+    tokenizer = readers[0].tokenizer.to_str()
+    settings = json.dumps([_LAYOUT, tokenizer, key_of_prompts, corpus.key])
+    total = xxhash.xxh3_128(settings.encode())
     if rows is not None:
         total.update(rows.tobytes())
     return total.hexdigest()
@@ -245,6 +252,7 @@ def _write_tokens(
 
     They come row after row, and within a row column after column.
     """
+    prompts = [reader.prompt for reader in readers]
     tokenize = replace(readers[0], prompt="")
     last_end = np.zeros(1, "<i8")
     with new_file(draft / IDS) as tokens, new_file(draft / BOUNDS) as bounds:
@@ -252,10 +260,11 @@ def _write_tokens(
         for number, shard in enumerate(dataset.iter(SHARD_ROWS)):
             tell("made tokens of", number * SHARD_ROWS, len(dataset))
             texts_of_columns = []
-            for column, reader in zip(columns, readers, strict=True):
-                texts_of_columns.append([reader.prompt + text for text in shard[column]])
+            for column, prompt in zip(columns, prompts, strict=True):
+                texts_of_columns.append([prompt + text for text in shard[column]])
             rows = zip(*texts_of_columns, strict=True)
-            ids, lengths = tokenize(list(chain.from_iterable(rows)))
+            texts = list(chain.from_iterable(rows))
+            ids, lengths = tokenize(texts)
             ends = last_end + lengths.cumsum()
             tokens.write(ids.tobytes())
             bounds.write(ends.tobytes())

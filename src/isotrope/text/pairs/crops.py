@@ -6,45 +6,40 @@ https://arxiv.org/abs/2112.09118.
 
 from dataclasses import dataclass
 
-import numpy as np
+from numpy.random import Generator
 
 from isotrope.text.corpus import Document
-from isotrope.text.pair_corpus import Lengths, TextPair, distinct
+from isotrope.text.pair_corpus import Lengths, TextPair, distinct, random_span
 from isotrope.text.split import words_of
 from isotrope.types import Count
 
 
 def two_spans(
-    count: int, shortest: int, longest: int, overlap: bool, generator: np.random.Generator
+    count: int, shortest: int, longest: int, overlap: bool, generator: Generator
 ) -> tuple[slice, slice]:
     """Two spans of ``count`` places; lengths and places are drawn uniformly.
 
     A span has ``shortest`` to ``longest`` places. They may be equal where they may overlap. Without
     overlap, ``count`` is at least twice ``shortest``, and lengths that do not fit together are cut.
     """
-    drawn_lengths = generator.integers(shortest, longest + 1, 2)
-    first_length, second_length = np.minimum(drawn_lengths, count).tolist()
+    lengths = generator.integers(shortest, longest + 1, 2).clip(max=count)
+    first_length, second_length = lengths.tolist()
     if overlap:
-        first = _span_anywhere(count, first_length, generator)
-        second = _span_anywhere(count, second_length, generator)
+        first = random_span(0, count, first_length, generator)
+        second = random_span(0, count, second_length, generator)
         return first, second
 
     first_length = min(first_length, count - shortest)
     second_length = min(second_length, count - first_length)
     # Free places before the first span, and up to the second one.
     free = count - first_length - second_length
-    before, up_to_second = np.sort(generator.integers(free + 1, size=2)).tolist()
+    before, up_to_second = sorted(generator.integers(free + 1, size=2).tolist())
     first = slice(before, before + first_length)
     second_begin = up_to_second + first_length
     second = slice(second_begin, second_begin + second_length)
     if generator.random() < 0.5:
         return first, second
     return second, first
-
-
-def _span_anywhere(count: int, length: int, generator: np.random.Generator) -> slice:
-    begin = int(generator.integers(count - length + 1))
-    return slice(begin, begin + length)
 
 
 @dataclass(frozen=True)
@@ -68,17 +63,17 @@ class Crops(Lengths):
     def _fewest(self) -> int:
         return self.shortest + 1 if self.overlap else 2 * self.shortest
 
-    def __call__(
-        self, document: Document, count: int, generator: np.random.Generator
-    ) -> list[TextPair]:
+    def __call__(self, document: Document, count: int, generator: Generator) -> list[TextPair]:
         words, between = words_of(document.text)
         if len(words) < self._fewest:
             return []
 
         def draw() -> TextPair | None:
-            spans = two_spans(len(words), self.shortest, self.longest, self.overlap, generator)
-            anchor = between.join(words[spans[0]])
-            positive = between.join(words[spans[1]])
+            first, second = two_spans(
+                len(words), self.shortest, self.longest, self.overlap, generator
+            )
+            anchor = between.join(words[first])
+            positive = between.join(words[second])
             return (anchor, positive) if anchor != positive else None
 
         return distinct(draw, count)

@@ -7,10 +7,10 @@ reads queries only.
 
 from dataclasses import dataclass
 
-import numpy as np
+from numpy.random import Generator
 
 from isotrope.text.corpus import Document
-from isotrope.text.pair_corpus import Lengths, distinct
+from isotrope.text.pair_corpus import Lengths, distinct, shuffled
 from isotrope.text.pseudo_queries import KINDS, pseudo_queries
 from isotrope.text.split import ENGLISH, Language, split_all, words_of
 from isotrope.types import Count
@@ -54,20 +54,16 @@ class Passages(Lengths):
     def needs(self) -> str:
         return f"a passage of at least {self.shortest} words"
 
-    def __call__(
-        self, document: Document, count: int, generator: np.random.Generator
-    ) -> list[tuple[str]]:
-        paragraphs = document.paragraphs
-        if document.title:
-            paragraphs = [document.title, *paragraphs]
-        sentences = split_all(paragraphs, self.language)
+    def __call__(self, document: Document, count: int, generator: Generator) -> list[tuple[str]]:
+        sentences = split_all(document.blocks, self.language)
         if not sentences:
             return []
 
         def draw() -> tuple[str] | None:
             ratio = (self.longest / self.shortest) ** generator.random()
+            wanted = round(self.shortest * ratio)
             begin = int(generator.integers(len(sentences)))
-            text, words = passage(sentences, begin, round(self.shortest * ratio), self.longest)
+            text, words = passage(sentences, begin, wanted, self.longest)
             return (text,) if words >= self.shortest else None
 
         return distinct(draw, count, _TRIES)
@@ -84,14 +80,12 @@ class Queries:
     needs = "a text"
     whole: Count = 20  # a text of fewer words is a query itself
 
-    def __call__(
-        self, document: Document, count: int, generator: np.random.Generator
-    ) -> list[tuple[str]]:
-        if len(words_of(document.text)[0]) < self.whole:
+    def __call__(self, document: Document, count: int, generator: Generator) -> list[tuple[str]]:
+        words, _ = words_of(document.text)
+        if len(words) < self.whole:
             return [(document.text,)] if document.text else []
-        queries = dict[str, None]()  # a set with an order
+        queries = []
         for seed in generator.integers(2**31, size=_DRAWS).tolist():
-            queries |= dict.fromkeys(pseudo_queries([document], KINDS, seed).texts)
-        texts = list(queries)
-        order = generator.permutation(len(texts))[:count].tolist()
-        return [(texts[number],) for number in order]
+            queries += pseudo_queries([document], KINDS, seed).texts
+        distinct_queries = list(dict.fromkeys(queries))
+        return [(query,) for query in shuffled(distinct_queries, count, generator)]

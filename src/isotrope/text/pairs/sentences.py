@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-import numpy as np
+from numpy.random import Generator
 
 from isotrope.text.corpus import Document
-from isotrope.text.pair_corpus import TextPair
+from isotrope.text.pair_corpus import TextPair, shuffled
 from isotrope.text.split import ENGLISH, Language, split_all, words_of
 from isotrope.types import Count
 
@@ -36,18 +36,15 @@ class Neighbours:
     def needs(self) -> str:
         return f"two neighbouring {self.unit}s of at least {self.shortest} words"
 
-    def __call__(
-        self, document: Document, count: int, generator: np.random.Generator
-    ) -> list[TextPair]:
+    def __call__(self, document: Document, count: int, generator: Generator) -> list[TextPair]:
         units = document.paragraphs
         if self.unit == "sentence":
             units = split_all(units, self.language)
         units = _not_shorter(units, self.shortest)
-        neighbours = [pair for pair in pairwise(units) if pair[0] != pair[1]]
+        neighbours = [(first, second) for first, second in pairwise(units) if first != second]
 
         pairs = []
-        for number in generator.permutation(len(neighbours))[:count].tolist():
-            first, second = neighbours[number]
+        for first, second in shuffled(neighbours, count, generator):
             in_order = generator.random() < 0.5
             pairs.append((first, second) if in_order else (second, first))
         return pairs
@@ -70,10 +67,8 @@ class Sentence:
     def needs(self) -> str:
         return f"a sentence of at least {self.shortest} words"
 
-    def __call__(
-        self, document: Document, count: int, generator: np.random.Generator
-    ) -> list[TextPair]:
+    def __call__(self, document: Document, count: int, generator: Generator) -> list[TextPair]:
         sentences = split_all(document.paragraphs, self.language)
-        distinct = list(dict.fromkeys(_not_shorter(sentences, self.shortest)))
-        order = generator.permutation(len(distinct))[:count].tolist()
-        return [(distinct[number], distinct[number]) for number in order]
+        sentences = _not_shorter(sentences, self.shortest)
+        distinct = list(dict.fromkeys(sentences))
+        return [(sentence, sentence) for sentence in shuffled(distinct, count, generator)]

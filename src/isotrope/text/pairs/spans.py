@@ -6,10 +6,10 @@ Giorgi et al., ACL 2021, Sec. 3.1. https://aclanthology.org/2021.acl-long.72
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
+from numpy.random import Generator
 
 from isotrope.text.corpus import Document
-from isotrope.text.pair_corpus import Lengths
+from isotrope.text.pair_corpus import Lengths, random_span
 from isotrope.text.split import words_of
 from isotrope.types import Count
 
@@ -18,9 +18,7 @@ ANCHOR = (4, 2)  # mostly long
 POSITIVE = (2, 4)  # mostly short
 
 
-def span_length(
-    shortest: int, longest: int, skew: tuple[int, int], generator: np.random.Generator
-) -> int:
+def span_length(shortest: int, longest: int, skew: tuple[int, int], generator: Generator) -> int:
     """Words of a span: shortest + ⌊b · (longest − shortest)⌋, with b from Beta(``skew``)."""
     share = generator.beta(*skew)
     return shortest + int(share * (longest - shortest))
@@ -32,30 +30,31 @@ def near(
     shortest: int,
     longest: int,
     place: str,
-    generator: np.random.Generator,
+    generator: Generator,
 ) -> slice:
     """A positive's span of ``total`` words.
 
     "near": from the one that ends where the anchor begins, to the one that begins where it ends;
     "adjacent": one of these two; "subsumed": within the anchor.
     """
-    begin, end = anchor.start, anchor.stop
+    begin = anchor.start
+    end = anchor.stop
     if place == "adjacent":
         longest = min(longest, max(begin, total - end))
     elif place == "subsumed":
         longest = end - begin
-    length = span_length(min(shortest, longest), longest, POSITIVE, generator)
+    shortest = min(shortest, longest)
+    length = span_length(shortest, longest, POSITIVE, generator)
 
     if place == "adjacent":
-        starts = [start for start in (begin - length, end) if 0 <= start <= total - length]
+        last_start = total - length
+        starts = [start for start in (begin - length, end) if 0 <= start <= last_start]
         start = int(generator.choice(starts))
-    elif place == "subsumed":
-        start = int(generator.integers(begin, end - length + 1))
-    else:
-        first = max(0, begin - length)
-        last = min(end, total - length)
-        start = int(generator.integers(first, last + 1))
-    return slice(start, start + length)
+        return slice(start, start + length)
+    if place == "near":
+        begin = max(0, begin - length)
+        end = min(end + length, total)
+    return random_span(begin, end, length, generator)
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ class Spans(Lengths):
         return f"{2 * self.shortest} words, twice as many as the shortest span"
 
     def __call__(
-        self, document: Document, count: int, generator: np.random.Generator
+        self, document: Document, count: int, generator: Generator
     ) -> list[tuple[str, ...]]:
         words, between = words_of(document.text)
         total = len(words)
@@ -87,16 +86,15 @@ class Spans(Lengths):
         if anchors == 0:
             return []
         longest = min(self.longest, total // (2 * anchors))
-        rows = dict[tuple[str, ...], None]()  # a set with an order
+        rows = []
         for number in generator.permutation(anchors).tolist():
             begin = total * number // anchors
             end = total * (number + 1) // anchors
             length = span_length(self.shortest, longest, ANCHOR, generator)
-            start = int(generator.integers(begin, end - length + 1))
-            anchor = slice(start, start + length)
-            spans = [anchor]
+            anchor = random_span(begin, end, length, generator)
+            texts = [between.join(words[anchor])]
             for _ in range(self.positives):
-                spans.append(near(anchor, total, self.shortest, longest, self.place, generator))
-            row = tuple(between.join(words[span]) for span in spans)
-            rows[row] = None
-        return list(rows)
+                span = near(anchor, total, self.shortest, longest, self.place, generator)
+                texts.append(between.join(words[span]))
+            rows.append(tuple(texts))
+        return list(dict.fromkeys(rows))

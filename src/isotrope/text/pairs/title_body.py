@@ -6,10 +6,10 @@ https://arxiv.org/abs/2212.03533.
 
 from dataclasses import dataclass
 
-import numpy as np
+from numpy.random import Generator
 
 from isotrope.text.corpus import Document
-from isotrope.text.pair_corpus import Lengths, TextPair, distinct
+from isotrope.text.pair_corpus import Lengths, TextPair, distinct, random_span
 from isotrope.text.split import words_of
 from isotrope.types import Count
 
@@ -27,20 +27,19 @@ class TitleBody(Lengths):
     # pair the title with the whole body, as far as the model reads it: one pair of a document
     whole: bool = False
 
-    def __call__(
-        self, document: Document, count: int, generator: np.random.Generator
-    ) -> list[TextPair]:
+    def __call__(self, document: Document, count: int, generator: Generator) -> list[TextPair]:
         body = " ".join(document.paragraphs)
-        if not document.title or not body or body == document.title:
+        title = document.title
+        if not title or not body or body == title:
             return []
         if self.whole:
-            return [(document.title, body)]
+            return [(title, body)]
         words, between = words_of(body)
 
         def draw() -> TextPair:
             length = int(generator.integers(self.shortest, self.longest + 1))
             length = min(length, len(words))
-            begin = int(generator.integers(len(words) - length + 1))
-            return document.title, between.join(words[begin : begin + length])
+            span = random_span(0, len(words), length, generator)
+            return title, between.join(words[span])
 
         return distinct(draw, count)
