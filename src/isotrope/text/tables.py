@@ -344,7 +344,11 @@ def is_string(column_type: pa.DataType) -> bool:
     """Whether a column of this type holds strings."""
     if pa.types.is_dictionary(column_type):
         column_type = column_type.value_type
-    return column_type in (pa.string(), pa.large_string(), pa.string_view())
+    return bool(
+        pa.types.is_string(column_type)
+        or pa.types.is_large_string(column_type)
+        or pa.types.is_string_view(column_type)
+    )
 
 
 def _values(column: pa.Array) -> list[Any]:
