@@ -43,7 +43,7 @@ import isotrope
 from benchmarks.paths import RESULTS
 from benchmarks.theirs import denoising_columns, train_with_their_loss
 from isotrope.evaluation.embed import Embeddings, embed_texts
-from isotrope.evaluation.search import Search, search_with
+from isotrope.evaluation.search import Search, encoder_search, search_with
 from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.evaluation.sets.public import load_retrieval_set, scifact_abstracts
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet, same_class
@@ -57,7 +57,6 @@ from isotrope.improvement.result import RaceResult
 from isotrope.improvement.scores import KEEP, judging_tasks
 from isotrope.improvement.steps import FittingSet
 from isotrope.improvement.tasks import JUDGED_LENGTH, TaskSet, texts_to_encode
-from isotrope.improvement.teachers import search_by_model
 from isotrope.store.files import write_json
 from isotrope.text import read_text
 from isotrope.text.bm25 import Bm25Index
@@ -250,7 +249,7 @@ def judged(
             sts[name] = float(tasks[1].score(encoder).mean())
         if candidate.name == KEEP:
             for share in BM25_SHARES:
-                scores = score_hybrid(embeddings, share, searches, searches.search_by_words())
+                scores = score_hybrid(embeddings, share, searches)
                 labels[search_name(share)] = scores[tasks[0].name]
     return labels, sts
 
@@ -330,7 +329,7 @@ def fused_search(
     embeddings: Embeddings, domain: RetrievalSet, words: Search, bm25_share: float
 ) -> Search:
     """The search of a collection by vectors and words."""
-    by_model = search_by_model(embeddings, domain)
+    by_model = encoder_search(embeddings, domain.queries, domain.corpus)
     if not bm25_share:
         return by_model
     return search_with([by_model, words], [1 - bm25_share, bm25_share])

@@ -20,7 +20,7 @@ from isotrope.improvement.judge import (
     search_verdict,
     verdict_without_gain,
 )
-from isotrope.improvement.scores import KEEP, compare_scores
+from isotrope.improvement.scores import KEEP, CandidateTable
 from isotrope.improvement.tasks import TaskSet
 
 TASKS = TaskSet(tasks_of_texts([page(place).text for place in range(60)], fewest=1))
@@ -33,7 +33,7 @@ def judge_of(task_set: TaskSet, before: Any, after: Any, choice: str) -> Judge:
 def compared(gain: float, cases: int = 60, spread: float = 0.05) -> Any:
     before = {"a": np.zeros(cases)}
     after = {"a": gain + spread * np.random.default_rng(0).standard_normal(cases)}
-    return compare_scores(before, after, {})
+    return CandidateTable({KEEP: before, "map": after}).compare("map")
 
 
 def test_a_gain_above_chance_is_better() -> None:
@@ -90,7 +90,7 @@ def searches(keep: float, keep_words: float, map_: float, map_words: float) -> t
         KEEP: {0.3: {"a": noise + keep_words}},
         "map": {0.3: {"a": noise[::-1] + map_words}},
     }
-    return choose_search("map", scores, hybrids, TaskSet([]))
+    return choose_search("map", CandidateTable(scores), hybrids)
 
 
 @pytest.mark.parametrize(

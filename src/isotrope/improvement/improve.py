@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ from isotrope.evaluation.sets.labels import read_labels
 from isotrope.evaluation.significance import Comparison
 from isotrope.evaluation.sts import SimilaritySets
 from isotrope.evaluation.verdict import Verdict
-from isotrope.improvement.choose import candidate_gains
 from isotrope.improvement.clock import MINUTES, Clock, check_minutes
 from isotrope.improvement.general import (
     affordable_pairs,
@@ -42,16 +42,22 @@ from isotrope.improvement.judge import (
 )
 from isotrope.improvement.models import Models
 from isotrope.improvement.page import choice_card, choice_page
-from isotrope.improvement.plan import Plan, check_plan, minutes_for_trainings, read_plan
+from isotrope.improvement.plan import (
+    Plan,
+    check_plan,
+    make_plan,
+    minutes_for_trainings,
+    read_plan,
+)
 from isotrope.improvement.prepare import (
     Material,
     cross_fitting_folds,
-    fitting_set_of,
-    plan_race,
+    measure_workload,
+    plan_teaching,
     trainers_of,
 )
 from isotrope.improvement.race import Notes, Race
-from isotrope.improvement.result import CandidateGain, MadeCandidate, RaceResult
+from isotrope.improvement.result import CandidateGain, RaceResult
 from isotrope.improvement.scores import KEEP, TaskScores, judging_tasks
 from isotrope.improvement.search import DocumentSearch
 from isotrope.improvement.tasks import TaskSet
@@ -231,7 +237,8 @@ class _Improving:
         if warning:
             self.console.print(warning)
         notes = Notes.read(self.job.folder)
-        clock = Clock(self._seconds(), notes.spent)
+        minutes = self.job.identity["minutes"]
+        clock = Clock(60 * minutes if minutes else inf, notes.spent)
         try:
             plan = self._plan(notes, clock)
             race, judging = self._race(plan, notes, clock)
@@ -242,10 +249,6 @@ class _Improving:
             raise Stopped(
                 f"stopped; the same command goes on with what is in {self.job.folder}"
             ) from None
-
-    def _seconds(self) -> float:
-        minutes = self.job.identity["minutes"]
-        return 60 * minutes if minutes else float("inf")
 
     def _warning_of_unknown_words(self) -> str:
         documents = self.material.documents
@@ -261,13 +264,18 @@ class _Improving:
             check_plan(self.given_plan, trainers, self.models.teachers)
         self.job.begin()
         if notes.plan is None:
-            notes.plan = self.given_plan or self._new_plan(trainers, clock)
+            recipes = len(trainers[""].recipes)
+            notes.plan = self.given_plan or self._new_plan(clock, recipes)
             notes.write(self.job.folder, clock)
         return notes.plan
 
-    def _new_plan(self, trainers: Any, clock: Clock) -> Plan:
+    def _new_plan(self, clock: Clock, recipes: int) -> Plan:
+        """Turn the time that is left into a plan."""
         words = general_words(self.general)
-        plan, workload = plan_race(self.models, self.material, trainers, clock, words, self.console)
+        with watch("planning", self.console):
+            teaching = plan_teaching(self.models, self.material, clock.left)
+            workload = measure_workload(self.models, self.material, clock, recipes, words)
+        plan = make_plan(workload, teaching)
         self.general = affordable_pairs(self.general, workload.seconds, workload.slowest)
         kinds = len(plan.short_trainings)
         self.console.print(
@@ -282,20 +290,20 @@ class _Improving:
 
     def _race(self, plan: Plan, notes: Notes, clock: Clock) -> tuple[Race, TaskSet]:
         """The race of a plan, and the tasks that judge its choice."""
-        split = self.material.split(plan)
-        choosing, judging = self.material.task_sets(plan, split)
+        material = self.material
+        split = material.split(plan)
+        choosing, judging = material.task_sets(plan, split)
         self.console.print(choosing.line(CHOOSING))
         self.console.print(judging.line(JUDGING))
-        folder = self.job.folder
-        fitting_set = fitting_set_of(self.material, split, plan)
+        fitting_set = material.fitting_set(split.fitting).part(plan.fitting)
         race = Race(
             plan=plan,
-            trainers=trainers_of(self.models, self.material, split.held_out, folder),
+            trainers=trainers_of(self.models, material, split.held_out, self.job.folder),
             task_set=choosing,
             fitting_set=fitting_set,
-            folds=cross_fitting_folds(self.material, fitting_set, plan, choosing, judging),
+            folds=cross_fitting_folds(material, fitting_set, plan, choosing, judging),
             teachers=self.models.teachers,
-            folder=folder,
+            folder=self.job.folder,
             notes=notes,
             clock=clock,
             console=self.console,
@@ -328,16 +336,14 @@ class _Improving:
     ) -> tuple[Judge, Comparison | None]:
         """The chosen finalist, and how it compares with the given model; None: nothing gained."""
         given = embed_tasks(before, judging)
-        finalists = []
-        for name in names:
-            embeddings = embed_tasks(race.model(name), judging)
-            folds = race.given.cross_fitted.judging
-            finalists.append(Judge(judging, given, embeddings, name, folds))
+        folds = race.given.cross_fitted.judging
+        finalists = [
+            Judge(judging, given, embed_tasks(race.model(name), judging), name, folds)
+            for name in names
+        ]
         if not finalists:
             return Judge(judging, given, given, KEEP), None
-        keeping_documents = [
-            name for name, (candidate, step) in race.made.items() if candidate.keeps_documents(step)
-        ]
+        keeping_documents = [name for name, made in race.made.items() if made.keeps_documents]
         return judge_finalists(finalists, keeping_documents)
 
     def _verdict(self, race: Race, judge: Judge, comparison: Comparison | None) -> Verdict:
@@ -349,7 +355,7 @@ class _Improving:
             advice = self.advice_on_time or f"Keep {name}."
             return Verdict.not_tested(before=name, after="other models", advice=advice)
         else:
-            gains = candidate_gains(race.scores, race.task_set.documents)
+            gains = race.table.gains()
             best = max(gains, key=lambda name: gains[name].difference)
             verdict = verdict_without_gain(gains[best], race.task_set, name, best, count)
         if not self.advice_on_time:
@@ -361,7 +367,7 @@ class _Improving:
         """The best search, and whether it is better than the given model's."""
         if not judge.task_set.searches or not race.task_set.searches:
             return None
-        settings = choose_search(judge.choice, race.scores, race.hybrids, race.task_set)
+        settings = choose_search(judge.choice, race.table, race.hybrids)
         comparison = judge.compare_search(*settings)
         return search_verdict(comparison, judge.task_set, self.models.name, settings)
 
@@ -373,7 +379,6 @@ class _Improving:
         verdict: Verdict,
         search: BestSearch | None,
     ) -> RaceResult:
-        gains = candidate_gains(race.scores, race.task_set.documents)
         return RaceResult(
             model=self.models.name,
             seed=self.material.seed,
@@ -383,20 +388,17 @@ class _Improving:
             chosen=judge.choice,
             verdict=verdict,
             search=search,
-            bm25_shares=best_shares(race.hybrids, race.scores, race.hybrids),
+            bm25_shares=best_shares(race.scores, race.hybrids),
             seconds=race.clock.spent,
             left_out=race.notes.left_out,
             notes=[race.task_set.line(CHOOSING), judge.task_set.line(JUDGING)],
             documents=len(self.material.documents),
             fitting=race.trainers[""].trained_on,
             table={name: task_means(scores) for name, scores in race.scores.items()},
-            gains={name: CandidateGain.of(gain) for name, gain in gains.items()},
+            gains={name: CandidateGain.of(gain) for name, gain in race.table.gains().items()},
             teachers=race.given.teachers,
             taught_by=race.given.taught_by,
-            made={
-                name: MadeCandidate(encoder=candidate, step=step)
-                for name, (candidate, step) in race.made.items()
-            },
+            made=race.made,
             plan=race.plan_done(),
             environment=environment(),
         )
@@ -404,7 +406,7 @@ class _Improving:
     def _save(self, race: Race, result: RaceResult, model: SentenceTransformer) -> Record:
         """Write the model with its card, the report and the result."""
         result.switch = Switch.of(model, documents_stay=result.keeps_documents)
-        card = choice_card(race, result, model)
+        card = choice_card(race.trainers, result, model)
         save_model(model, self.job.folder / MODEL, card)
         record = result.record()
         write_text(self.job.folder / REPORT, choice_page(record).html())
@@ -418,15 +420,11 @@ def task_means(scores: TaskScores) -> dict[str, float]:
 
 def searches_shown(judge: Judge) -> Record | None:
     """Some searches of the judging tasks, as both models answer them; None: nothing is searched."""
-    if not judge.task_set.searches:
+    tasks = {task.name: task for task in judge.task_set.searches}
+    if not tasks:
         return None
-    names = judging_tasks(task.name for task in judge.task_set.searches)
-    task = next(task for task in judge.task_set.searches if task.name == names[0])
+    task = tasks[judging_tasks(tasks)[0]]
     if len(task.texts) > MOST_TEXTS:
         task = task.part(task.size * MOST_TEXTS // len(task.texts))
-    search = task.as_retrieval_set() if isinstance(task, DocumentTask) else task
-    before, after = (
-        (embeddings.encode_query(search.queries), embeddings.encode_document(search.corpus))
-        for embeddings in (judge.before, judge.after)
-    )
-    return compare_searches(search, before, after)
+    searches = task.as_retrieval_set() if isinstance(task, DocumentTask) else task
+    return compare_searches(searches, judge.before, judge.after)

@@ -7,9 +7,8 @@ from typing import Any
 from sentence_transformers import SentenceTransformer
 
 from isotrope.evaluation.verdict import signed
-from isotrope.improvement.candidates import RANKINGS, Candidate
+from isotrope.improvement.candidates import RANKINGS, CandidateTrainer, MadeCandidate
 from isotrope.improvement.general import SHIPPED
-from isotrope.improvement.race import Race
 from isotrope.improvement.result import RaceResult
 from isotrope.improvement.scores import KEEP, judging_tasks
 from isotrope.improvement.steps import QUERY_MAP, cites_of
@@ -222,12 +221,15 @@ def general_lines(result: RaceResult) -> list[str]:
     ]
 
 
-def choice_card(race: Race, result: RaceResult, model: SentenceTransformer) -> Card:
+def choice_card(
+    trainers: Mapping[str, CandidateTrainer], result: RaceResult, model: SentenceTransformer
+) -> Card:
     """The card of the chosen candidate: that of the model or training that it comes from, and how
     it was chosen.
     """
-    candidate, step = race.made[result.choice]
-    trainer = race.trainers[candidate.start]
+    made = result.made[result.choice]
+    candidate = made.encoder
+    trainer = trainers[candidate.start]
     is_ranked = candidate.recipe == RANKINGS
     origin = trainer.model
     if candidate.recipe and not is_ranked:
@@ -241,8 +243,8 @@ def choice_card(race: Race, result: RaceResult, model: SentenceTransformer) -> C
             data=Data.of(
                 trainer.documents.paths, len(documents), trainer.trained_on, documents.key
             ),
-            settings=_card_settings(candidate, step),
-            cites=cites_of(QUERY_MAP if is_ranked else step),
+            settings=_card_settings(made),
+            cites=cites_of(QUERY_MAP if is_ranked else made.step),
             limits=["It was chosen for the documents above. It may fit other text less well."],
         )
         card = card.then(chosen, model).describing(model, result.keeps_documents)
@@ -251,13 +253,14 @@ def choice_card(race: Race, result: RaceResult, model: SentenceTransformer) -> C
     return card.judged(result.verdict, replace(table, notes=notes))
 
 
-def _card_settings(candidate: Candidate, step: str) -> list[tuple[str, str, str]]:
+def _card_settings(made: MadeCandidate) -> list[tuple[str, str, str]]:
     """How a candidate was made: what, its value, and where that is from."""
+    candidate = made.encoder
     settings = {"pooling": candidate.pooling or "the model's own"}
     if candidate.recipe == RANKINGS:
         settings["training"] = f"{2 * candidate.pairs:,} queries"
         settings["read by the trained encoder"] = "queries only"
     if candidate.recipe:
         settings["share of the trained weights"] = f"{candidate.share:g}"
-    settings["post step"] = step or "none"
+    settings["post step"] = made.step or "none"
     return [(key, value, "chosen in a race") for key, value in settings.items()]

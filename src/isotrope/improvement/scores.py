@@ -1,6 +1,7 @@
 """Scores of candidates on tasks, and their gains over the model as it was given."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -30,24 +31,44 @@ def mean_score(scores: TaskScores) -> float:
     return float(np.mean([np.mean(scores[task]) for task in judging_tasks(scores)]))
 
 
-def compare_scores(
-    before: TaskScores,
-    after: TaskScores,
-    documents: Mapping[str, DocumentIds],
-    tasks: Iterable[str] | None = None,
-) -> Comparison:
-    """Compare two candidates on the same cases: a t interval over documents.
+@dataclass
+class CandidateTable:
+    """The scores of "keep" and of some candidates on the same cases."""
 
-    Args:
-        before: the scores of one candidate.
-        after: those of another one.
-        documents: task -> the document of each case; if a task is missing, its cases are documents.
-        tasks: the tasks that count; None: the judging ones.
-    """
-    names = judging_tasks(before) if tasks is None else list(tasks)
-    document_ids = {name: documents.get(name, np.arange(len(before[name]))) for name in names}
-    return compare_documents(
-        {name: before[name] for name in names},
-        {name: after[name] for name in names},
-        document_ids,
-    )
+    scores: Mapping[str, TaskScores] = field(default_factory=dict)  # by candidate
+    # task -> the document of each case; if a task is missing, its cases are documents
+    documents: Mapping[str, DocumentIds] = field(default_factory=dict)
+
+    def compare(
+        self, after: str, before: str = KEEP, tasks: Iterable[str] | None = None
+    ) -> Comparison:
+        """Compare two candidates by a t interval over documents; by default on the judging tasks."""
+        old = self.scores[before]
+        new = self.scores[after]
+        names = judging_tasks(old) if tasks is None else list(tasks)
+        return compare_documents(
+            {task: old[task] for task in names},
+            {task: new[task] for task in names},
+            {task: self.documents.get(task, np.arange(len(old[task]))) for task in names},
+        )
+
+    def gains(self) -> dict[str, Comparison]:
+        """Candidate -> its comparison with "keep"."""
+        return {name: self.compare(name) for name in self.scores if name != KEEP}
+
+    def joined(self, other: "CandidateTable") -> "CandidateTable":
+        """The candidates of both tables on the cases of both, which have no document in common."""
+        first_free = 1 + max(int(ids.max()) for ids in self.documents.values())
+        documents = {
+            task: np.concatenate([ids, first_free + other.documents[task]])
+            for task, ids in self.documents.items()
+        }
+        scores = {}
+        for name in self.scores:
+            if name in other.scores:
+                scores[name] = _join_cases(self.scores[name], other.scores[name])
+        return CandidateTable(scores, documents)
+
+
+def _join_cases(first: TaskScores, second: TaskScores) -> TaskScores:
+    return {task: np.concatenate([cases, second[task]]) for task, cases in first.items()}

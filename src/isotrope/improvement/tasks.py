@@ -2,22 +2,20 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from isotrope.errors import UserError
-from isotrope.evaluation.document_tasks import (
-    HALVES,
-    DocumentTask,
-    make_document_tasks,
-)
+from isotrope.evaluation.document_tasks import HALVES, DocumentTask, make_document_tasks
+from isotrope.evaluation.embed import Embeddings
 from isotrope.evaluation.search import Search
 from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.evaluation.sets.labels import Labels, in_words
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet
-from isotrope.improvement.scores import DocumentIds
+from isotrope.improvement.scores import DocumentIds, TaskScores
 from isotrope.improvement.steps import FittingSet
 from isotrope.text.bm25 import Bm25Index
 from isotrope.text.corpus import Document
@@ -56,19 +54,14 @@ class TaskSet:
         """All notes in one line, after what the tasks are for."""
         return f"{use}: {'; '.join(self.notes)}"
 
-    def search_by_words(self) -> dict[str, Search]:
+    @cached_property
+    def searches_by_words(self) -> dict[str, Search]:
         """Task -> BM25's search of its corpus."""
-        searches = {}
-        for task in self.searches:
-            queries, corpus = queries_and_corpus(task)
-            searches[task.name] = Bm25Index.of(corpus).search(queries)
-        return searches
+        return {task.name: Bm25Index.of(task.corpus).search(task.queries) for task in self.searches}
 
-
-def queries_and_corpus(task: DocumentTask | RetrievalSet) -> tuple[list[str], list[str]]:
-    """The two sides of a search."""
-    searches = task.as_retrieval_set() if isinstance(task, DocumentTask) else task
-    return searches.queries, searches.corpus
+    def score(self, embeddings: Embeddings) -> TaskScores:
+        """The scores of a model."""
+        return {task.name: task.score(embeddings) for task in self.tasks}
 
 
 def tasks_from_documents(documents: Sequence[Document], seed: int) -> TaskSet:
@@ -98,17 +91,15 @@ def can_be_split(labels: Labels | None) -> bool:
 
 def split_labels(labels: Labels, choosing: int, judging: int) -> tuple[TaskSet, TaskSet]:
     """Labels that choose, with a like share of the corpus, and at most ``judging`` of the others."""
+    chooses = labels.part(choosing)
     if isinstance(labels, GradedPairs):
-        places = np.array(evenly(labels.size, choosing))
-        remaining = np.delete(np.arange(labels.size), places)
-        chooses: Labels = labels.rows(places)
-        judges: Labels = labels.rows(remaining).part(judging)
+        places = evenly(labels.size, choosing)
+        others: Labels = labels.rows(np.delete(np.arange(labels.size), places))
     else:
         answerable = np.flatnonzero(np.diff(labels.grades.indptr))
-        places = answerable[evenly(len(answerable), choosing)]
-        chooses = labels.part(choosing)
-        judges = _queries(labels, np.setdiff1d(answerable, places)).part(judging)
-    return label_tasks(chooses, "choose"), label_tasks(judges, "judge")
+        places = evenly(len(answerable), choosing)
+        others = _queries(labels, np.delete(answerable, places))
+    return label_tasks(chooses, "choose"), label_tasks(others.part(judging), "judge")
 
 
 def label_tasks(labels: Labels, role: str) -> TaskSet:
@@ -138,28 +129,25 @@ def judge_in_words(tasks: Sequence[Task], cases: int) -> tuple[str, str]:
     return f"{cases:,} of your own documents", measure
 
 
-def task_texts(tasks: Iterable[Task]) -> tuple[list[str], list[str]]:
-    """All queries of these tasks, and all their other texts, each text once."""
+def texts_to_encode(
+    tasks: Iterable[Task], fitting_set: FittingSet | None = None, steps: Sequence[str] = ()
+) -> tuple[list[str], list[str]]:
+    """All queries and all other texts that are encoded to score one encoder on these tasks, and to
+    fit these steps, each text once.
+    """
     queries: list[str] = []
     documents: list[str] = []
+    if fitting_set is not None:
+        fitting_queries, fitting_documents = fitting_set.texts(steps)
+        queries += fitting_queries
+        documents += fitting_documents
     for task in tasks:
         if isinstance(task, GradedPairs):  # both sides of a graded pair are read in one way
             documents += task.texts
         else:
-            task_queries, corpus = queries_and_corpus(task)
-            queries += task_queries
-            documents += corpus
+            queries += task.queries
+            documents += task.corpus
     return list(dict.fromkeys(queries)), list(dict.fromkeys(documents))
-
-
-def texts_to_encode(
-    tasks: Iterable[Task], fitting_set: FittingSet, steps: Sequence[str]
-) -> tuple[list[str], list[str]]:
-    """All queries and all other texts that are encoded to measure one encoder with these steps."""
-    fitting_queries, fitting_documents = fitting_set.texts(steps)
-    queries, documents = task_texts(tasks)
-    queries = list(dict.fromkeys([*fitting_queries, *queries]))
-    return queries, list(dict.fromkeys([*fitting_documents, *documents]))
 
 
 def count_words(texts: Iterable[str]) -> int:
