@@ -1,5 +1,6 @@
 """What a race found: a table of all candidates, a page, and the card of the chosen model."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -86,13 +87,11 @@ def choice_page(record: Mapping[str, Any]) -> Page:
 
 def left_out_tables(result: RaceResult) -> list[Table]:
     """What was left out, a row for each reason."""
-    names_of: dict[str, list[str]] = {}
+    names_of = defaultdict[str, list[str]](list)
     for name, reason in result.left_out.items():
-        names_of.setdefault(reason, []).append(name)
-    if not names_of:
-        return []
+        names_of[reason].append(name)
     rows = [[reason, "; ".join(names)] for reason, names in names_of.items()]
-    return [Table("Left out", ["reason", "candidates"], rows, words=2)]
+    return [Table("Left out", ["reason", "candidates"], rows, words=2)] if rows else []
 
 
 def choice_figures(result: RaceResult) -> list[PageFigure]:

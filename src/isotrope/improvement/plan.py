@@ -119,6 +119,10 @@ class Workload:
             words += self.whitening_words
         return seconds + words / self.reading[candidate.start]
 
+    def trained_in(self, pairs: int) -> float:
+        """Seconds that a training takes."""
+        return STARTING + pairs / self.training
+
     def judging(self, judging: int) -> float:
         """Seconds for the verdict, the general pairs and what comes after."""
         words = JUDGED_MODELS * judging * self.words_judging + 2 * self.general_words
@@ -165,21 +169,21 @@ def make_plan(workload: Workload, teaching: Teaching) -> Plan:
     seconds[KEEP] += workload.cross_fitting_seconds(cross_fitting)
     seconds["judging"] = workload.judging(judging)
 
-    left = workload.seconds - sum(seconds.values())
+    left = SAFETY * (workload.seconds - sum(seconds.values()))
     trained = Candidate(name="trained", steps=("whitening",))
-    measuring = workload.measuring(trained, choosing, fitting) * (
-        workload.reading[""] / workload.slowest
-    )
-    short, long = plan_trainings(SAFETY * left, workload, measuring)
+    measuring = workload.measuring(trained, choosing, fitting)
+    measuring *= workload.reading[""] / workload.slowest
+    short, long = plan_trainings(left, workload, measuring)
     if not short:  # time that no training can use judges
-        judging = workload.more_judging(judging, SAFETY * left)
+        judging = workload.more_judging(judging, left)
         seconds["judging"] = workload.judging(judging)
     for number, pairs in enumerate(short, start=1):
-        seconds[f"training {number}"] = STARTING + pairs / workload.training + measuring
+        seconds[f"training {number}"] = workload.trained_in(pairs) + measuring
     for number, pairs in enumerate(long, start=1):
-        is_longer = pairs > short[0]
-        training = STARTING + pairs / workload.training + measuring if is_longer else 0.0
-        seconds[f"longer training {number}"] = training + measuring  # of the average
+        longer = f"longer training {number}"
+        seconds[longer] = measuring  # of the average
+        if pairs > short[0]:
+            seconds[longer] += workload.trained_in(pairs) + measuring
     return Plan(
         choosing=choosing,
         judging=judging,
@@ -218,21 +222,21 @@ def plan_trainings(
         enough = workload.recipes > 0 and pairs >= FEWEST_PAIRS_OF_ONE
         return ((pairs,), (pairs,)) if enough else ((), ())
 
-    left = seconds - count * (STARTING + pairs / workload.training + measuring)
+    left = seconds - count * (workload.trained_in(pairs) + measuring)
     better_half = (count + 1) // 2
-    weights = range(better_half, 0, -1)
-    longer = [affordable(left * weight / sum(weights), measurements=2) for weight in weights]
-    # A training that would hardly be longer is not repeated: the short one is averaged.
-    return (pairs,) * count, tuple(
-        long_pairs if long_pairs > 1.2 * pairs else pairs for long_pairs in longer
-    )
+    long = []
+    for weight in range(better_half, 0, -1):
+        longer = affordable(left * weight / sum(range(better_half + 1)), measurements=2)
+        # A training that would hardly be longer is not repeated: the short one is averaged.
+        long.append(longer if longer > 1.2 * pairs else pairs)
+    return (pairs,) * count, tuple(long)
 
 
 def minutes_for_trainings(workload: Workload, plan: Plan) -> int:
     """About how many minutes a race with all kinds of training needs."""
-    training = STARTING + FEWEST_PAIRS / workload.training
+    trainings = workload.recipes * workload.trained_in(FEWEST_PAIRS)
     without_trainings = sum(value for name, value in plan.seconds.items() if "training" not in name)
-    seconds = workload.recipes * training / (SAFETY * SHORT_SHARE) + without_trainings
+    seconds = trainings / (SAFETY * SHORT_SHARE) + without_trainings
     return max(1, round(seconds / 60))
 
 

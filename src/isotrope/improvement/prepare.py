@@ -44,8 +44,8 @@ from isotrope.improvement.split import (
 )
 from isotrope.improvement.steps import MAPS, FittingSet
 from isotrope.improvement.tasks import (
+    FEWEST_SPLIT_LABELS,
     TaskSet,
-    can_be_split,
     count_words,
     label_tasks,
     split_labels,
@@ -84,8 +84,8 @@ class Material:
 
     @property
     def _labels_choose(self) -> bool:
-        """Whether some labels choose, and the others judge."""
-        return can_be_split(self.labels)
+        """Whether there are so many labels that some choose and the others judge."""
+        return self.labels is not None and self.labels.size >= FEWEST_SPLIT_LABELS
 
     def sample(self) -> list[Document]:
         """Some documents, evenly spread."""
@@ -149,11 +149,11 @@ def cross_fitting_folds(
 
     There are none if labels judge, or if the choosing and the judging tasks are different ones.
     """
-    tasks = [task.name for task in judging.tasks]
-    same_tasks = tasks == [task.name for task in choosing.tasks]
-    if material.labels is not None or not plan.cross_fitting or not same_tasks:
-        return []
-    return make_folds(material.documents, fitting_set, plan.cross_fitting, tasks)
+    names = [task.name for task in judging.tasks]
+    same_tasks = names == [task.name for task in choosing.tasks]
+    if material.labels is None and plan.cross_fitting and same_tasks:
+        return make_folds(material.documents, fitting_set, plan.cross_fitting, names)
+    return []
 
 
 def trainers_of(
@@ -163,7 +163,6 @@ def trainers_of(
     collection = material.collection()
     trainers = {}
     for name, model in models.starts.items():
-        recipes = recipes_for(is_bare(model), collection)
         trainers[name] = CandidateTrainer(
             model,
             material.source,
@@ -171,7 +170,7 @@ def trainers_of(
             len(material.documents) - held_out,
             material.seed,
             folder,
-            {recipe.name: recipe for recipe in recipes},
+            {recipe.name: recipe for recipe in recipes_for(is_bare(model), collection)},
         )
     return trainers
 

@@ -195,18 +195,17 @@ class Race:
         """The score of an encoder, alone or with its best post step."""
         return max(
             mean_score(self.scores[name])
-            for name, _ in candidate.with_steps()
-            if name in self.scores
+            for name, made in self.made.items()
+            if made.encoder.name == candidate.name
         )
 
     def _helpful_whitenings(self) -> tuple[str, ...]:
         """The whitenings that raised the score of any model that is not trained."""
         helpful = set()
-        for candidate in self._untrained():
-            score = mean_score(self.scores[candidate.name])
-            for name, step in candidate.with_steps():
-                if name in self.scores and mean_score(self.scores[name]) > score:
-                    helpful.add(step)
+        for name, made in self.made.items():
+            alone = self.scores[made.encoder.name]
+            if not made.encoder.recipe and mean_score(self.scores[name]) > mean_score(alone):
+                helpful.add(made.step)
         return tuple(step for step in WHITENINGS if step in helpful)
 
     def try_candidate(self, candidate: Candidate, work: str) -> bool:

@@ -84,11 +84,6 @@ def tasks_from_documents(documents: Sequence[Document], seed: int) -> TaskSet:
     return TaskSet(tasks, notes)
 
 
-def can_be_split(labels: Labels | None) -> bool:
-    """Whether there are so many labels that some can choose and the others judge."""
-    return labels is not None and labels.size >= FEWEST_SPLIT_LABELS
-
-
 def split_labels(labels: Labels, choosing: int, judging: int) -> tuple[TaskSet, TaskSet]:
     """Labels that choose, with a like share of the corpus, and at most ``judging`` of the others."""
     chooses = labels.part(choosing)

@@ -3,7 +3,7 @@ whether that helped.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,6 @@ from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.evaluation.significance import Comparison
 from isotrope.evaluation.significance import compare as compare_cases
 from isotrope.evaluation.similarity import similarity_of
-from isotrope.evaluation.sts import main_pairs, pair_similarities
 from isotrope.evaluation.verdict import Verdict
 from isotrope.improvement.improve import Improvement
 from isotrope.post.fitted import with_linear
@@ -53,7 +52,7 @@ from isotrope.text import TextLike, TextSource, read_text
 from isotrope.text.coverage import coverage, unknown_warning
 from isotrope.text.sample import Sample
 from isotrope.training.pairs import DEV_SETS, dev_names, dev_pairs
-from isotrope.types import Encoder
+from isotrope.types import Vector
 
 KIND, NEW = "whitening", "the whitened model"
 HELD_OUT = 2_000  # texts at most that the comparison keeps from the fit
@@ -138,8 +137,13 @@ def whiten(
         source = read_text(documents, text_column=text_column, split=split)
         corpus = source.texts()
 
-    settings: Record = {"k": k, "exponent": exponent, "seed": seed, "pooling": pooling}
-    settings["split"] = source.split
+    settings = {
+        "k": k,
+        "exponent": exponent,
+        "seed": seed,
+        "pooling": pooling,
+        "split": source.split,
+    }
     identity = {
         **settings,
         "model": files_checksum(where),
@@ -184,7 +188,7 @@ class _Whitening:
     """One call of `whiten`, in a folder that it holds."""
 
     job: Job
-    model: str
+    model: str  # where it is
     encoder: SentenceTransformer
     source: TextSource
     judging: Mapping[str, Labels]
@@ -208,11 +212,11 @@ class _Whitening:
         whitened = with_linear(self.encoder, mean, matrix)
 
         corpus = self.source.texts()
-        used = max((task.size for task in tasks), default=0)
+        name = Base.of(self.model).name
         record = {
             **settings,
             "choice": f"whitening with exponent {exponent:g}",
-            "model": Base.of(self.model).name,
+            "model": name,
             "prompt": whitened.prompts.get(whitened.default_prompt_name or ""),
             "corpus": {"key": corpus.key, "rows": len(corpus), "used": len(fitting)},
             "dimensions": {
@@ -221,8 +225,8 @@ class _Whitening:
                 "left_out": width - matrix.shape[1],
             },
             "unit_length": isinstance(whitened[-1], Normalize),
-            "held_out": {"texts": len(held_out), "used": used},
-            **_compared(before, after, tasks, self.judging, Base.of(self.model).name),
+            "held_out": {"texts": len(held_out), "used": _size(tasks)},
+            **_compared(list(_judgements(before, after, tasks, self.judging)), tasks, name),
         }
         return self._save(whitened, record)
 
@@ -244,10 +248,10 @@ class _Whitening:
         for line in (*lines, unknown_warning(self.encoder, texts)):
             if line:
                 self.console.print(line)
-        held_out = 0
+        first_held_out = len(texts)
         if compare:
-            held_out = max(0, min(HELD_OUT, len(texts) // 5, len(texts) - fewest))
-        first_held_out = len(texts) - held_out
+            most = min(HELD_OUT, len(texts) // 5, len(texts) - fewest)
+            first_held_out -= max(0, most)
         return texts[:first_held_out][:max_texts], texts[first_held_out:]
 
     def _encode(self, texts: Sequence[str]) -> Embeddings:
@@ -275,8 +279,7 @@ def _judges(labels: Any, columns: Any, data: str | Path | None) -> dict[str, Lab
         table = read_labels(labels, columns)
         return {table.name: table}
     names = dev_names(names)
-    judges: dict[str, Labels] = {}
-    judges.update(dev_pairs([name for name in names if name in DEV_SETS], data))
+    judges: dict[str, Labels] = {**dev_pairs((name for name in names if name in DEV_SETS), data)}
     for name in names:
         if name not in DEV_SETS:
             own_labels = read_labels(name, columns)
@@ -314,27 +317,25 @@ def fitted_line(record: Mapping[str, Any]) -> str:
 class _Judgement:
     """One comparison of the two models."""
 
+    kind: str  # of `HOW`
     comparison: Comparison
     judge: str  # what judged, in words
     measure: str  # what it measures
 
 
-def _judge(
-    before: Encoder,
-    after: Encoder,
+def _judgements(
+    before: Embeddings,
+    after: Embeddings,
     tasks: Sequence[DocumentTask],
     judging: Mapping[str, Labels],
-) -> dict[str, _Judgement]:
-    """Kind of judge -> what it says; labels come before tasks that nobody labelled."""
-    judgements = {}
+) -> Iterator[_Judgement]:
+    """What each kind of judge says; labels come before tasks that nobody labelled."""
     pairs = {name: labels for name, labels in judging.items() if isinstance(labels, GradedPairs)}
     if pairs:
-        sets = {name: {"test": graded} for name, graded in pairs.items()}
-        old = main_pairs(sets, pair_similarities(before, sets))
-        new = main_pairs(sets, pair_similarities(after, sets))
+        comparison = compare_cases(_graded(pairs, before), _graded(pairs, after))
         size = sum(graded.size for graded in pairs.values())
         judge = f"{size:,} graded pairs of {', '.join(pairs)}"
-        judgements["pairs"] = _Judgement(compare_cases(old, new), judge, "Spearman × 100")
+        yield _Judgement("pairs", comparison, judge, "Spearman × 100")
 
     searches = [labels for labels in judging.values() if isinstance(labels, RetrievalSet)]
     if searches:
@@ -343,31 +344,36 @@ def _judge(
             {labels.name: labels.score(after) for labels in searches},
         )
         judge = ", ".join(map(in_words, searches))
-        judgements["queries"] = _Judgement(comparison, judge, "nDCG@10 × 100")
+        yield _Judgement("queries", comparison, judge, "nDCG@10 × 100")
 
     if tasks:
         comparison = compare_on_documents(before, after, tasks)
-        judge = f"{max(task.size for task in tasks):,} of your own documents"
-        judgements["self_made"] = _Judgement(comparison, judge, measure_in_words(tasks))
-    return judgements
+        judge = f"{_size(tasks):,} of your own documents"
+        yield _Judgement("self_made", comparison, judge, measure_in_words(tasks))
+
+
+def _graded(
+    pairs: Mapping[str, GradedPairs], embeddings: Embeddings
+) -> dict[str, tuple[Vector, Vector]]:
+    """The scores that people gave, and a model's similarities."""
+    return {name: (graded.gold, graded.similarities(embeddings)) for name, graded in pairs.items()}
+
+
+def _size(tasks: Sequence[DocumentTask]) -> int:
+    """How many texts judge."""
+    return max((task.size for task in tasks), default=0)
 
 
 def _compared(
-    before: Encoder,
-    after: Encoder,
-    tasks: Sequence[DocumentTask],
-    judging: Mapping[str, Labels],
-    model: str,
+    judgements: Sequence[_Judgement], tasks: Sequence[DocumentTask], model: str
 ) -> Record:
     """The comparisons, and the verdict of the first one."""
-    judgements = _judge(before, after, tasks, judging)
     table: dict[str, dict[str, float]] = {}
-    for judgement in judgements.values():
+    compared: Record = dict.fromkeys(HOW)
+    for judgement in judgements:
+        compared[judgement.kind] = asdict(judgement.comparison)
         for task, scores in judgement.comparison.per_task.items():
             table[task] = {"before": scores.before, "after": scores.after}
-    compared: Record = dict.fromkeys(HOW)
-    for kind, judgement in judgements.items():
-        compared[kind] = asdict(judgement.comparison)
     return {
         **compared,
         "measure": measure_in_words(tasks) if tasks else "",
@@ -376,16 +382,16 @@ def _compared(
     }
 
 
-def _verdict(judgements: Mapping[str, _Judgement], model: str) -> Verdict:
+def _verdict(judgements: Sequence[_Judgement], model: str) -> Verdict:
     """The verdict of the first judge."""
     if not judgements:
         advice = f"Keep {model} until you have compared the two, best by labels (--labels)."
         return Verdict.not_tested(before=model, after=NEW, advice=advice)
-    kind, first = next(iter(judgements.items()))
+    first = judgements[0]
     verdict = Verdict.of(
         first.comparison, before=model, after=NEW, judge=first.judge, measure=first.measure
     )
-    if kind != "self_made":
+    if first.kind != "self_made":
         return verdict
     return replace(verdict, advice=f"{verdict.advice} Labels (--labels) would judge better.")
 
@@ -406,7 +412,8 @@ def _card(
     model: str, paths: Sequence[str], record: Mapping[str, Any], whitened: SentenceTransformer
 ) -> Card:
     """The card of a whitened model: that of the model before, and the whitening."""
-    corpus, evidence = record["corpus"], _evidence(record)
+    corpus = record["corpus"]
+    evidence = _evidence(record)
     step = Step(
         action="Whitened with",
         method="BERT-whitening",

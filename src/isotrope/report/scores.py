@@ -74,16 +74,10 @@ class _Column:
     values: list[float]
 
     @property
-    def is_empty(self) -> bool:
-        return all(math.isnan(value) for value in self.values)
-
-    @property
     def cells(self) -> list[str]:
+        """The values in text; "" for NaN."""
         decimals = 2 if self.measure.scale == 100 else 4
-        cells = []
-        for value in self.values:
-            cells.append("" if math.isnan(value) else f"{value:.{decimals}f}")
-        return cells
+        return ["" if math.isnan(value) else f"{value:.{decimals}f}" for value in self.values]
 
 
 def suite_tables(suite: str, results: ModelResults, title: str) -> list[Table]:
@@ -154,7 +148,7 @@ def _interval_cell(draws: Vector) -> str:
 
 def _table(title: str, columns: Mapping[str, _Column], models: Iterable[str]) -> Table:
     """A row a model, without empty columns. Marks follow the rounded numbers, which readers see."""
-    shown = {name: column for name, column in columns.items() if not column.is_empty}
+    shown = {name: column for name, column in columns.items() if any(column.cells)}
     cells = [column.cells for column in shown.values()]
     rounded = [[float(cell or "nan") for cell in column] for column in cells]
     marks = best_marks(rounded, [column.measure.lower for column in shown.values()])
