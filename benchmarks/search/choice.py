@@ -52,7 +52,7 @@ from isotrope.evaluation.significance import compare_means
 from isotrope.improvement.candidates import Candidate, CandidateTrainer
 from isotrope.improvement.clock import Clock
 from isotrope.improvement.improve import Improvement
-from isotrope.improvement.measure import BM25_SHARES, RaceFiles, score_hybrid
+from isotrope.improvement.measure import BM25_SHARES, RaceFiles
 from isotrope.improvement.result import RaceResult
 from isotrope.improvement.scores import KEEP, judging_tasks
 from isotrope.improvement.steps import FittingSet
@@ -227,7 +227,7 @@ def judged(
     found: Improvement, model: str, documents: Path, tasks: tuple[RetrievalSet, GradedPairs]
 ) -> tuple[dict[str, Vector], dict[str, float]]:
     """Candidate or search with BM25 -> nDCG@10 of each query; candidate -> STS-B dev."""
-    result = RaceResult.of(found.record)
+    result = RaceResult.model_validate(found.record)
     held_out = result.documents - result.fitting
     source = read_text(documents)
     trainer = CandidateTrainer(model, source, held_out, result.fitting, SEED, found.folder)
@@ -249,7 +249,7 @@ def judged(
             sts[name] = float(tasks[1].score(encoder).mean())
         if candidate.name == KEEP:
             for share in BM25_SHARES:
-                scores = score_hybrid(embeddings, share, searches)
+                scores = searches.score_hybrid(embeddings, share)
                 labels[search_name(share)] = scores[tasks[0].name]
     return labels, sts
 
@@ -267,7 +267,7 @@ def search_cell(
     minutes = minutes or (long if name in LONG else short)
     domain, titles = part_of(*collection(data, name))
     found = improved(model_name, domain, titles, work, minutes, (), console)
-    result = RaceResult.of(found.record)
+    result = RaceResult.model_validate(found.record)
     candidates = {
         candidate: embed_candidate(found, model, work / DOCUMENTS_FILE, candidate, domain)
         for candidate in dict.fromkeys((KEEP, result.chosen))
@@ -312,7 +312,7 @@ def embed_candidate(
     found: Improvement, model: str, documents: Path, name: str, domain: RetrievalSet
 ) -> Embeddings:
     """The vectors of a collection by one candidate of a race."""
-    result = RaceResult.of(found.record)
+    result = RaceResult.model_validate(found.record)
     source = read_text(documents)
     held_out = result.documents - result.fitting
     trainer = CandidateTrainer(model, source, held_out, result.fitting, SEED, found.folder)
@@ -386,7 +386,7 @@ def policies(
     sts: dict[str, float],
 ) -> dict[str, dict[str, Any]]:
     """Policy -> the candidate that it takes, and by how much labels change against keep."""
-    result = RaceResult.of(found.record)
+    result = RaceResult.model_validate(found.record)
     best = max(found.record["table"], key=lambda name: labels[name].mean())
     crops = {
         name: made.encoder.pairs

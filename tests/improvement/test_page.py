@@ -165,4 +165,4 @@ def test_the_card_of_keep_has_no_step(tiny_model: Path, tmp_path: Path) -> None:
 
 def test_a_result_is_read_again_as_it_was() -> None:
     result = race_result()
-    assert RaceResult.of(result.record()) == result
+    assert RaceResult.model_validate(result.record()) == result

@@ -147,7 +147,7 @@ class Candidate(BaseModel):
     start: str = ""  # the name of the model that it begins with; "" is the one that was given
 
     def with_steps(self) -> Iterator[tuple[str, str]]:
-        """The name of each candidate, and its post step; the encoder alone, with "", is the first."""
+        """The name of each candidate, and its post step; the encoder alone, with "", is first."""
         yield self.name, ""
         for step in self.steps:
             yield join_names(self.name, step), step
@@ -232,7 +232,7 @@ class CandidateTrainer:
             labels="none",
             seed=self.seed,
             console=plain_console(quiet=True),
-            overrides=tuple(overrides),
+            overrides=overrides,
         )
 
     def trained_model(self, candidate: Candidate) -> Path:
@@ -257,7 +257,7 @@ class CandidateTrainer:
         resembles = frozenset[str]()
         if candidate.recipe:
             resembles = self.recipes[candidate.recipe].resembles
-        averaged = join_names(candidate.averaged().name, made.step)
+        averaged = join_names(candidate.name, "averaged", made.step)
         return Traits(resembles, made.keeps_documents, averaged)
 
 

@@ -9,7 +9,7 @@ are made, however many candidates there were, and however the race went on from 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from isotrope.improvement.scores import KEEP, CandidateTable, judging_tasks, mean_score
+from isotrope.improvement.scores import KEEP, CandidateTable, mean_score
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,4 +74,4 @@ def harms_other_tasks(table: CandidateTable, name: str, traits: Traits) -> bool:
     unlike = [task for task in table.scores[KEEP] if task not in traits.resembles_training]
     if not unlike:
         return True
-    return table.compare(name, tasks=judging_tasks(unlike)).verdict == "worse"
+    return table.compare(name, tasks=unlike).verdict == "worse"

@@ -1,9 +1,9 @@
 """Post steps that are judged by the documents they are fitted on, each fitted without these.
 
 A step that is fitted in seconds can be fitted again, once for each fold, on all documents outside
-the fold. The documents of the fold then see it as if they had been held out. Those of the first fold
-join the documents that choose among quick steps. Those of the other folds took no part in choosing,
-so they join the documents that judge, and a small gain is found more often.
+the fold. The documents of the fold then see it as if they had been held out. Those of the first
+fold join the documents that choose among quick steps. Those of the other folds took no part in
+choosing, so they join the documents that judge, and a small gain is found more often.
 
 Source: Stone, Cross-validatory choice and assessment of statistical predictions (1974),
 https://doi.org/10.1111/j.2517-6161.1974.tb00994.x.

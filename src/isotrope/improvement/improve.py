@@ -23,6 +23,7 @@ from isotrope.evaluation.significance import Comparison
 from isotrope.evaluation.sts import SimilaritySets
 from isotrope.evaluation.verdict import Verdict
 from isotrope.improvement.clock import MINUTES, Clock, check_minutes
+from isotrope.improvement.cross_fit import Fold, make_folds
 from isotrope.improvement.general import (
     affordable_pairs,
     general_change,
@@ -38,7 +39,6 @@ from isotrope.improvement.judge import (
     judge_finalists,
     model_verdict,
     search_verdict,
-    verdict_without_gain,
 )
 from isotrope.improvement.models import Models
 from isotrope.improvement.page import choice_card, choice_page
@@ -51,7 +51,6 @@ from isotrope.improvement.plan import (
 )
 from isotrope.improvement.prepare import (
     Material,
-    cross_fitting_folds,
     measure_workload,
     plan_teaching,
     trainers_of,
@@ -91,8 +90,8 @@ class Improvement(Outcome):
 
     @property
     def search_settings(self) -> BestSearch | None:
-        """The best search: the model, BM25's share, and the verdict; None if nothing was searched."""
-        return RaceResult.of(self.record).search
+        """The best search: model, BM25's share and verdict; None if nothing was searched."""
+        return RaceResult.model_validate(self.record).search
 
     def search(self, queries: Sequence[str], count: int = 10) -> list[list[tuple[str, float]]]:
         """Search the documents in memory with `search_settings`.
@@ -259,29 +258,26 @@ class _Improving:
     def _plan(self, notes: Notes, clock: Clock) -> Plan:
         """The plan that was given or begun, or a new one."""
         self.console.print(threads_line())
-        trainers = trainers_of(self.models, self.material, 0, self.job.folder)
         if self.given_plan is not None:
+            trainers = trainers_of(self.models, self.material, 0, self.job.folder)
             check_plan(self.given_plan, trainers, self.models.teachers)
         self.job.begin()
         if notes.plan is None:
-            recipes = len(trainers[""].recipes)
-            notes.plan = self.given_plan or self._new_plan(clock, recipes)
+            notes.plan = self.given_plan or self._new_plan(clock)
             notes.write(self.job.folder, clock)
         return notes.plan
 
-    def _new_plan(self, clock: Clock, recipes: int) -> Plan:
+    def _new_plan(self, clock: Clock) -> Plan:
         """Turn the time that is left into a plan."""
         words = general_words(self.general)
         with watch("planning", self.console):
             teaching = plan_teaching(self.models, self.material, clock.left)
-            workload = measure_workload(self.models, self.material, clock, recipes, words)
+            workload = measure_workload(self.models, self.material, clock, words)
         plan = make_plan(workload, teaching)
         self.general = affordable_pairs(self.general, workload.seconds, workload.slowest)
-        kinds = len(plan.short_trainings)
-        self.console.print(
-            f"plan: {plan.choosing:,} cases choose, {plan.judging:,} judge; {kinds} kinds of training"
-        )
-        if not kinds:
+        cases = f"{plan.choosing:,} cases choose, {plan.judging:,} judge"
+        self.console.print(f"plan: {cases}; {len(plan.short_trainings)} kinds of training")
+        if not plan.short_trainings:
             minutes = minutes_for_trainings(workload, plan)
             self.advice_on_time = (
                 f"trainings of this model need about {minutes} minutes on this machine"
@@ -296,12 +292,19 @@ class _Improving:
         self.console.print(choosing.line(CHOOSING))
         self.console.print(judging.line(JUDGING))
         fitting_set = material.fitting_set(split.fitting).part(plan.fitting)
+
+        # Documents of the fitting set judge quick steps too, by the same tasks as the others.
+        folds: list[Fold] = []
+        tasks = [task.name for task in judging.tasks]
+        same_tasks = tasks == [task.name for task in choosing.tasks]
+        if material.labels is None and plan.cross_fitting and same_tasks:
+            folds = make_folds(material.documents, fitting_set, plan.cross_fitting, tasks)
         race = Race(
             plan=plan,
             trainers=trainers_of(self.models, material, split.held_out, self.job.folder),
             task_set=choosing,
             fitting_set=fitting_set,
-            folds=cross_fitting_folds(material, fitting_set, plan, choosing, judging),
+            folds=folds,
             teachers=self.models.teachers,
             folder=self.job.folder,
             notes=notes,
@@ -343,21 +346,21 @@ class _Improving:
         ]
         if not finalists:
             return Judge(judging, given, given, KEEP), None
-        keeping_documents = [name for name, made in race.made.items() if made.keeps_documents]
-        return judge_finalists(finalists, keeping_documents)
+        return judge_finalists(finalists, race.made[names[0]].keeps_documents)
 
     def _verdict(self, race: Race, judge: Judge, comparison: Comparison | None) -> Verdict:
         """Whether the chosen candidate is better than the given model."""
-        name, count = self.models.name, len(race.scores) - 1
+        model = self.models.name
+        count = len(race.scores) - 1
         if comparison is not None:
-            verdict = model_verdict(comparison, judge.task_set, name, judge.choice, count)
-        elif not count:
-            advice = self.advice_on_time or f"Keep {name}."
-            return Verdict.not_tested(before=name, after="other models", advice=advice)
-        else:
+            verdict = model_verdict(comparison, judge.task_set, model, judge.choice, count)
+        elif count:
             gains = race.table.gains()
             best = max(gains, key=lambda name: gains[name].difference)
-            verdict = verdict_without_gain(gains[best], race.task_set, name, best, count)
+            verdict = model_verdict(gains[best], race.task_set, model, best, count, gained=False)
+        else:
+            advice = self.advice_on_time or f"Keep {model}."
+            return Verdict.not_tested(before=model, after="other models", advice=advice)
         if not self.advice_on_time:
             return verdict
         advice = f"{verdict.advice} No training was tried: {self.advice_on_time}."
@@ -367,7 +370,7 @@ class _Improving:
         """The best search, and whether it is better than the given model's."""
         if not judge.task_set.searches or not race.task_set.searches:
             return None
-        settings = choose_search(judge.choice, race.table, race.hybrids)
+        settings = choose_search(judge.choice, race.searches, race.task_set.documents)
         comparison = judge.compare_search(*settings)
         return search_verdict(comparison, judge.task_set, self.models.name, settings)
 
@@ -388,7 +391,7 @@ class _Improving:
             chosen=judge.choice,
             verdict=verdict,
             search=search,
-            bm25_shares=best_shares(race.scores, race.hybrids),
+            bm25_shares=best_shares(race.searches),
             seconds=race.clock.spent,
             left_out=race.notes.left_out,
             notes=[race.task_set.line(CHOOSING), judge.task_set.line(JUDGING)],

@@ -9,7 +9,7 @@ finalists better than the given model, and is the search better, with BM25 or wi
 one of the answers is falsely *better* at most once in twenty races.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from sentence_transformers import SentenceTransformer
@@ -19,8 +19,14 @@ from isotrope.evaluation.embed import Embeddings, embed_texts
 from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.evaluation.significance import Comparison, compare
 from isotrope.evaluation.verdict import Verdict
-from isotrope.improvement.measure import score_hybrid
-from isotrope.improvement.scores import KEEP, CandidateTable, TaskScores, mean_score
+from isotrope.improvement.scores import (
+    KEEP,
+    CandidateTable,
+    SearchScores,
+    TaskDocuments,
+    TaskScores,
+    mean_score,
+)
 from isotrope.improvement.tasks import JUDGED_LENGTH, TaskSet, judge_in_words, texts_to_encode
 
 # A difference of so many half intervals is found in 80 of 100 cases: (1.96 + 0.84) / 1.96.
@@ -37,33 +43,30 @@ class BestSearch:
     verdict: Verdict  # against the given model without BM25
 
 
-def best_shares(
-    scores: Mapping[str, TaskScores], hybrids: Mapping[str, Mapping[float, TaskScores]]
-) -> dict[str, float]:
+def best_shares(searches: SearchScores) -> dict[str, float]:
     """Candidate -> BM25's share with which its search finds most; 0: it finds most without BM25."""
     shares = {}
-    for name, scores_by_share in hybrids.items():
-        means = {0.0: mean_score(scores[name])}
-        for share, hybrid_scores in scores_by_share.items():
-            means[share] = mean_score(hybrid_scores)
+    for name, scores_by_share in searches.items():
+        means = {share: mean_score(scores) for share, scores in scores_by_share.items()}
         shares[name] = max(means, key=means.__getitem__)
     return shares
 
 
 def choose_search(
-    choice: str,
-    table: CandidateTable,
-    hybrids: Mapping[str, Mapping[float, TaskScores]],
+    choice: str, searches: SearchScores, documents: TaskDocuments
 ) -> tuple[str, float]:
     """The model, "keep" or the choice, and BM25's share that find most on the choosing documents.
 
     The choice is taken only if it is significantly better than "keep", each with its best share.
+
+    Args:
+        choice: a candidate, or "keep".
+        searches: their scores; the share 0 is the candidate alone.
+        documents: of the choosing cases.
     """
-    shares = best_shares(table.scores, {name: hybrids[name] for name in (KEEP, choice)})
-    best = {}
-    for name, share in shares.items():
-        best[name] = hybrids[name][share] if share else table.scores[name]
-    difference = CandidateTable(best, table.documents).compare(choice)
+    shares = best_shares({name: searches[name] for name in (KEEP, choice)})
+    best = {name: searches[name][share] for name, share in shares.items()}
+    difference = CandidateTable(best, documents).compare(choice)
     name = choice if difference.verdict == "better" else KEEP
     return name, shares[name]
 
@@ -96,7 +99,7 @@ class Judge:
         embeddings = self.before if model == KEEP else self.after
         scores = self.task_set.score(embeddings)
         if bm25_share:
-            scores = score_hybrid(embeddings, bm25_share, self.task_set)
+            scores = self.task_set.score_hybrid(embeddings, bm25_share)
         return self._table("search", scores).compare("search")
 
     def _table(self, name: str, scores: TaskScores) -> CandidateTable:
@@ -106,7 +109,7 @@ class Judge:
 
 
 def judge_finalists(
-    finalists: Sequence[Judge], keeping_documents: Collection[str]
+    finalists: Sequence[Judge], first_keeps_documents: bool
 ) -> tuple[Judge, Comparison]:
     """The finalist that is chosen, or the one that comes nearest, and how it compares.
 
@@ -116,7 +119,7 @@ def judge_finalists(
 
     Args:
         finalists: one or two, the quick step first.
-        keeping_documents: the finalists after which documents keep their vectors.
+        first_keeps_documents: documents keep their vectors after the first one.
     """
     comparisons = [judge.compare_models() for judge in finalists]
     corrected = correct_for_number(comparisons)
@@ -125,10 +128,10 @@ def judge_finalists(
         first, second = finalists
         difference = Judge(first.task_set, first.after, second.after, second.choice)
         comparison = difference.compare_models()
-        if first.choice in keeping_documents:
-            chosen = int(comparison.verdict == "better")
-        else:
-            chosen = int(comparison.difference > 0)
+        is_second_chosen = comparison.difference > 0
+        if first_keeps_documents:
+            is_second_chosen = comparison.verdict == "better"
+        chosen = int(is_second_chosen)
     elif better:
         chosen = better[0]
     else:
@@ -167,35 +170,32 @@ def verdict_of(comparison: Comparison, task_set: TaskSet, before: str, after: st
 
 
 def model_verdict(
-    comparison: Comparison, task_set: TaskSet, model: str, choice: str, candidates: int
+    comparison: Comparison,
+    task_set: TaskSet,
+    model: str,
+    choice: str,
+    candidates: int,
+    gained: bool = True,
 ) -> Verdict:
-    """What the judging documents say of the chosen candidate."""
+    """What the judging documents say of the chosen candidate.
+
+    If no candidate has ``gained`` on the choosing documents, nothing was judged, and ``comparison``
+    is that of the best one on these. A verdict that keeps the model says how large a difference the
+    judge sees in 80 of 100 races.
+    """
     verdict = verdict_of(comparison, task_set, model, choice)
-    if verdict.word == "better":
+    if not gained:
+        reason = f"none of {candidates} candidates gained on the documents that choose"
+    elif verdict.word == "better":
         advice = f"Use the new model ({choice}) for documents like these."
         return replace(verdict, advice=advice)
-    if verdict.word == "not tested":
+    elif verdict.word == "not tested":
         return verdict
-    reason = f"the best of {candidates} candidates is not significantly better"
-    return no_difference(verdict, comparison, reason)
-
-
-def verdict_without_gain(
-    comparison: Comparison, task_set: TaskSet, model: str, best: str, candidates: int
-) -> Verdict:
-    """The verdict if no candidate gained on the choosing documents, so that nothing was judged."""
-    verdict = verdict_of(comparison, task_set, model, best)
-    reason = f"none of {candidates} candidates gained on the documents that choose"
-    return no_difference(verdict, comparison, reason)
-
-
-def no_difference(verdict: Verdict, comparison: Comparison, reason: str) -> Verdict:
-    """The verdict that keeps the given model. It says how large a difference this judge sees in 80 of
-    100 races.
-    """
+    else:
+        reason = f"the best of {candidates} candidates is not significantly better"
     points = 100 * POWER * (comparison.high - comparison.low) / 2
     advice = (
-        f"Keep {verdict.before}: {reason}. "
+        f"Keep {model}: {reason}. "
         f"Differences under about {points:.1f} points cannot be seen with {verdict.judge}."
     )
     return replace(verdict, word="no difference found", advice=advice)
@@ -206,24 +206,17 @@ def search_verdict(
 ) -> BestSearch:
     """What the judging documents say of a search."""
     name, share = settings
-    verdict = verdict_of(comparison, task_set, model, search_in_words(name, share))
+    after = "the given model" if name == KEEP else name
+    action = "Keep the model" if name == KEEP else "Use the new model"
+    if share:
+        after += f" with {share:g} BM25"
+        action += f" and add {share:g} BM25"
+    verdict = verdict_of(comparison, task_set, model, after)
     if verdict.word != "better":
         advice = f"Keep the search by {model} alone."
         return BestSearch(KEEP, 0.0, replace(verdict, advice=advice))
     points = f"{100 * comparison.difference:+.1f} points"
     is_labelled = not isinstance(task_set.tasks[0], DocumentTask)
     judged_on = "your labels" if is_labelled else "tasks made from your documents"
-    advice = f"{search_advice(name, share)}: {points} on {judged_on}"
+    advice = f"{action}: {points} on {judged_on}"
     return BestSearch(name, share, replace(verdict, advice=advice))
-
-
-def search_in_words(model: str, bm25_share: float) -> str:
-    """A search as a verdict names it."""
-    name = "the given model" if model == KEEP else model
-    return f"{name} with {bm25_share:g} BM25" if bm25_share else name
-
-
-def search_advice(model: str, bm25_share: float) -> str:
-    """What to change in the search."""
-    action = "Keep the model" if model == KEEP else "Use the new model"
-    return f"{action} and add {bm25_share:g} BM25" if bm25_share else action

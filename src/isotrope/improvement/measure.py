@@ -18,11 +18,11 @@ from sentence_transformers import SentenceTransformer
 from isotrope.encoder.prompts import routed
 from isotrope.errors import UserError
 from isotrope.evaluation.embed import Embeddings, embed_texts
-from isotrope.evaluation.search import RankedLists, encoder_search, search_with
+from isotrope.evaluation.search import RankedLists
 from isotrope.improvement.candidates import Candidate, file_name
 from isotrope.improvement.cross_fit import CrossFitted, Fold, cross_fit
 from isotrope.improvement.plan import Plan, reads_maps
-from isotrope.improvement.scores import CandidateTable, TaskScores, mean_score
+from isotrope.improvement.scores import CandidateTable, SearchScores, TaskScores, mean_score
 from isotrope.improvement.steps import (
     QUERY_MAP,
     WHITENINGS,
@@ -45,8 +45,7 @@ class CandidateScores:
     """
 
     scores: dict[str, TaskScores] = field(default_factory=dict)  # candidate -> its scores
-    # candidate -> BM25's share -> the scores of a search that adds BM25
-    hybrids: dict[str, dict[float, TaskScores]] = field(default_factory=dict)
+    hybrids: SearchScores = field(default_factory=dict)
     steps: dict[str, FittedStep] = field(default_factory=dict)  # candidate -> its fitted step
     rankings: Rankings | None = None  # that maps were learned from
     taught_by: list[str] = field(default_factory=list)  # the teachers of these rankings
@@ -58,18 +57,8 @@ class CandidateScores:
         self.scores[name] = task_set.score(embeddings)
         if task_set.searches:
             self.hybrids[name] = {
-                share: score_hybrid(embeddings, share, task_set) for share in BM25_SHARES
+                share: task_set.score_hybrid(embeddings, share) for share in BM25_SHARES
             }
-
-
-def score_hybrid(embeddings: Embeddings, bm25_share: float, task_set: TaskSet) -> TaskScores:
-    """The scores of a search that adds BM25 to a model's cosines."""
-    scores = {}
-    for task in task_set.searches:
-        by_model = encoder_search(embeddings, task.queries, task.corpus)
-        searches = [by_model, task_set.searches_by_words[task.name]]
-        scores[task.name] = task.score_search(search_with(searches, [1 - bm25_share, bm25_share]))
-    return scores
 
 
 def measure_candidate(
@@ -202,10 +191,9 @@ class RaceFiles:
     def write(self, candidate: Candidate, measured: CandidateScores) -> None:
         """Keep what was measured. What a trained model would teach is left out."""
         teaching = {"taught_by": measured.taught_by, "teachers": measured.teachers}
+        steps = {name: vars(step) for name, step in measured.steps.items()}
         arrays: dict[str, Any] = {_TEACHING: json.dumps(teaching)}
-        arrays |= _flat(measured.scores, "scores")
-        arrays |= _flat(measured.hybrids, "hybrids")
-        arrays |= _flat({name: vars(step) for name, step in measured.steps.items()}, "steps")
+        arrays |= _flat({"scores": measured.scores, "hybrids": measured.hybrids, "steps": steps})
         for role, table in vars(measured.cross_fitted).items():
             arrays |= _flat(table.scores, "cross-fitted", role)
             arrays |= _flat(table.documents, "cross-fitted documents", role)
@@ -224,8 +212,8 @@ class RaceFiles:
         return FittedStep(step["mean"], step["matrix"], bool(step["queries_only"]))
 
     def rankings(self, start: Candidate, fitting_set: FittingSet) -> Rankings | None:
-        """The lists that the teachers gave for the pseudo-queries, as they were kept for an untrained
-        candidate; None: no teacher ranked them.
+        """The lists that the teachers gave for the pseudo-queries, as they were kept for an
+        untrained candidate; None: no teacher ranked them.
         """
         with np.load(self._path(start)) as file:
             rankings = _nested(file, "rankings")

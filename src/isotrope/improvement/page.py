@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
+from math import nan
 from typing import Any
 
 from sentence_transformers import SentenceTransformer
@@ -11,7 +12,7 @@ from isotrope.evaluation.verdict import signed
 from isotrope.improvement.candidates import RANKINGS, CandidateTrainer, MadeCandidate
 from isotrope.improvement.general import SHIPPED
 from isotrope.improvement.result import RaceResult
-from isotrope.improvement.scores import KEEP, judging_tasks
+from isotrope.improvement.scores import KEEP, mean_score
 from isotrope.improvement.steps import QUERY_MAP, cites_of
 from isotrope.report.card import Card, Data, Step
 from isotrope.report.comparison import WORDS
@@ -36,11 +37,12 @@ def candidates_table(result: RaceResult) -> Table:
     task, all on the choosing documents.
     """
     tasks = list(result.table[KEEP])
-    means = {name: _mean(scores) for name, scores in result.table.items()}
+    means = {name: mean_score(scores) for name, scores in result.table.items()}
     names = sorted(means, key=lambda name: means[name], reverse=True)
-    columns = [[result.table[name][task] for name in names] for task in tasks]
-    marks = best_marks([[means[name] for name in names]], [False])
-    marks |= best_marks(columns, [False] * len(columns), first=4)
+    gain = interval = [nan] * len(names)  # they are not marked
+    columns = [[means[name] for name in names], gain, interval]
+    columns += [[result.table[name][task] for name in names] for task in tasks]
+    marks = best_marks(columns, [False] * len(columns))
     return Table(
         "All candidates, the best mean first",
         ["candidate", "mean", "gain", "95 %", *tasks],
@@ -48,11 +50,6 @@ def candidates_table(result: RaceResult) -> Table:
         marks,
         notes=[f"→ marks the choice. {RULE}", *result.notes],
     )
-
-
-def _mean(scores: Mapping[str, float]) -> float:
-    tasks = judging_tasks(scores)
-    return sum(scores[task] for task in tasks) / len(tasks)
 
 
 def _candidate_row(result: RaceResult, name: str, mean: float) -> list[str]:
@@ -68,12 +65,10 @@ def _candidate_row(result: RaceResult, name: str, mean: float) -> list[str]:
 
 def choice_page(record: Mapping[str, Any]) -> Page:
     """The page of a race: what to do, a bar and a row for every candidate, and how to switch."""
-    result = RaceResult.of(record)
-    tables = []
+    result = RaceResult.model_validate(record)
+    tables = [candidates_table(result)]
     if result.searched and result.searched["shown"]["told"]:
-        tables.append(examples_table(result.searched["shown"]))
-    if result.table:
-        tables.append(candidates_table(result))
+        tables.insert(0, examples_table(result.searched["shown"]))
     return Page(
         title=f"Improve: {result.model}",
         lead=[*advice_lines(result), *question_lines(result), *teacher_lines(result)],
@@ -117,7 +112,10 @@ def what_to_do(result: RaceResult) -> str:
         return "Keep your model: no candidate was found to be better."
     cost = "For the switch, all documents are encoded again."
     if result.keeps_documents:
-        cost = "Your documents keep their vectors, so nothing is encoded again; searches need encode_query."
+        cost = (
+            "Your documents keep their vectors, so nothing is encoded again; searches need "
+            "encode_query."
+        )
     elif (result.verdict.difference or 0.0) < SMALL:
         cost = "The gain is small, and the switch means that all documents are encoded again."
     return f"Use the new model: {_why(result)}. {cost}"

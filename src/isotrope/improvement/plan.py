@@ -102,12 +102,6 @@ class Workload:
         count = min(fitting, int(words / max(self.words_judging, 1.0)))
         return count if self.judged_by_documents and count >= FEWEST_JUDGING else 0
 
-    def cross_fitting_seconds(self, count: int) -> float:
-        """Seconds that cross-fitting with so many documents takes."""
-        if not count:
-            return 0.0
-        return CROSS_FITTING_SECONDS + count * self.words_judging / self.reading[""]
-
     def measuring(self, candidate: Candidate, choosing: int, fitting: int) -> float:
         """Seconds that it takes to measure a candidate."""
         words = choosing * self.words_choosing
@@ -144,9 +138,8 @@ class Workload:
 class Teaching:
     """The further teachers that there is time for, and what they cost."""
 
-    teachers: list[str] = field(default_factory=list)
+    teachers: dict[str, float] = field(default_factory=dict)  # name -> seconds that it reads
     left_out: dict[str, str] = field(default_factory=dict)  # name -> why
-    seconds: dict[str, float] = field(default_factory=dict)  # name of a work -> estimate
 
 
 def reads_maps(candidate: Candidate) -> bool:
@@ -163,10 +156,12 @@ def make_plan(workload: Workload, teaching: Teaching) -> Plan:
     choosing, judging = workload.choosing_and_judging()
     fitting = workload.fitting()
     cross_fitting = workload.cross_fitting(fitting)
-    seconds = dict(teaching.seconds)
+    seconds = {f"teacher {name}": reading for name, reading in teaching.teachers.items()}
     for candidate in workload.untrained:
         seconds[candidate.name] = workload.measuring(candidate, choosing, fitting)
-    seconds[KEEP] += workload.cross_fitting_seconds(cross_fitting)
+    if cross_fitting:
+        words = cross_fitting * workload.words_judging
+        seconds[KEEP] += CROSS_FITTING_SECONDS + words / workload.reading[""]
     seconds["judging"] = workload.judging(judging)
 
     left = SAFETY * (workload.seconds - sum(seconds.values()))
@@ -251,7 +246,7 @@ def read_plan(source: str | Path | Mapping[str, Any] | Plan) -> Plan:
         return Plan.model_validate(source)
     except ValidationError as error:
         first = error.errors()[0]
-        number = ".".join(str(part) for part in first["loc"])
+        number = ".".join(map(str, first["loc"]))
         raise UserError(
             f"the plan cannot be read: {number}: {first['msg']}",
             "name the folder of an improvement that this version of isotrope has made",

@@ -22,7 +22,6 @@ from isotrope.improvement.candidates import (
     recipes_for,
 )
 from isotrope.improvement.clock import Clock
-from isotrope.improvement.cross_fit import Fold, make_folds
 from isotrope.improvement.models import Models
 from isotrope.improvement.plan import (
     MOST_ROUNDS,
@@ -136,24 +135,13 @@ class Material:
         """The tasks that choose, and those that judge."""
         if self.labels is not None and self._labels_choose:
             return split_labels(self.labels, plan.choosing, plan.judging)
-        choosing = tasks_from_documents(list(self.documents.each(split.choosing)), self.seed)
+        choosing = self._tasks(split.choosing)
         if self.labels is not None:
             return choosing, label_tasks(self.labels, "judge")
-        return choosing, tasks_from_documents(list(self.documents.each(split.judging)), self.seed)
+        return choosing, self._tasks(split.judging)
 
-
-def cross_fitting_folds(
-    material: Material, fitting_set: FittingSet, plan: Plan, choosing: TaskSet, judging: TaskSet
-) -> list[Fold]:
-    """The folds in which documents of the fitting set choose and judge quick steps too.
-
-    There are none if labels judge, or if the choosing and the judging tasks are different ones.
-    """
-    names = [task.name for task in judging.tasks]
-    same_tasks = names == [task.name for task in choosing.tasks]
-    if material.labels is None and plan.cross_fitting and same_tasks:
-        return make_folds(material.documents, fitting_set, plan.cross_fitting, names)
-    return []
+    def _tasks(self, rows: RowIds) -> TaskSet:
+        return tasks_from_documents(list(self.documents.each(rows)), self.seed)
 
 
 def trainers_of(
@@ -188,12 +176,9 @@ def untrained_candidates(models: Models) -> list[Candidate]:
 
 
 def measure_workload(
-    models: Models, material: Material, clock: Clock, recipes: int, general_words: int
+    models: Models, material: Material, clock: Clock, general_words: int
 ) -> Workload:
-    """Measure how fast the models read and are trained, and count what there is to do.
-
-    ``recipes`` is the number of trainings.
-    """
+    """Measure how fast the models read and are trained, and count what there is to do."""
     choosing, judging = material.most_cases()
     fitting_set = material.fitting_set()
     queries, documents = fitting_set.texts(MAPS)
@@ -223,7 +208,7 @@ def measure_workload(
         training=training,
         untrained=untrained_candidates(models),
         judged_by_documents=material.labels is None,
-        recipes=recipes,
+        recipes=len(recipes_for(is_bare(models.given), material.collection())),
         most_pairs=MOST_ROUNDS * max(0, trained_on),
     )
 
@@ -246,7 +231,6 @@ def plan_teaching(models: Models, material: Material, seconds: float) -> Teachin
             minutes = needed / 60
             teaching.left_out[name] = f"it would take {minutes:.0f} minutes to read the texts"
             continue
-        teaching.teachers.append(name)
-        teaching.seconds[f"teacher {name}"] = needed
+        teaching.teachers[name] = needed
         seconds -= needed
     return teaching

@@ -30,7 +30,13 @@ from isotrope.improvement.clock import Clock
 from isotrope.improvement.cross_fit import QUICK_STEPS, Fold
 from isotrope.improvement.measure import CandidateScores, RaceFiles, measure_candidate
 from isotrope.improvement.plan import Plan, reads_maps
-from isotrope.improvement.scores import KEEP, CandidateTable, TaskScores, mean_score
+from isotrope.improvement.scores import (
+    KEEP,
+    CandidateTable,
+    SearchScores,
+    TaskScores,
+    mean_score,
+)
 from isotrope.improvement.steps import MAPS, WHITENINGS, FittingSet
 from isotrope.improvement.tasks import TaskSet, texts_to_encode
 from isotrope.improvement.teachers import Rankings, read_teacher
@@ -71,7 +77,7 @@ class Notes(BaseModel):
 
 @dataclass
 class Race:
-    """Measures the candidates of a plan in a folder. What is there already is not measured again."""
+    """Measures the candidates of a plan in a folder. What is there is not measured again."""
 
     plan: Plan
     trainers: Mapping[str, CandidateTrainer]  # by start; "" is the given model
@@ -85,7 +91,7 @@ class Race:
     console: Console
 
     scores: dict[str, TaskScores] = field(default_factory=dict)  # by candidate
-    hybrids: dict[str, dict[float, TaskScores]] = field(default_factory=dict)  # by BM25's share
+    searches: SearchScores = field(default_factory=dict)  # the share 0 is the candidate alone
     encoders: list[Candidate] = field(default_factory=list)  # that were measured, in order
     made: dict[str, MadeCandidate] = field(default_factory=dict)  # by name
     given: CandidateScores = field(default_factory=CandidateScores)  # of the model as it is
@@ -152,19 +158,19 @@ class Race:
         """Train all recipes shortly, and then the better half for longer."""
         start = max(self._untrained(), key=self._best_score)
         recipes = self._possible_recipes(start)
-        short = dict(zip(recipes, self.plan.short_trainings, strict=False))
-        for recipe in recipes[len(short) :]:
+        for recipe in recipes[len(self.plan.short_trainings) :]:
             self.leave_out(recipe, NO_TIME)
 
-        measured: dict[str, Candidate] = {}
-        for number, (recipe, pairs) in enumerate(short.items(), start=1):
+        trained: dict[str, Candidate] = {}
+        short = zip(recipes, self.plan.short_trainings, strict=False)
+        for number, (recipe, pairs) in enumerate(short, start=1):
             candidate = self._training(start, recipe, pairs)
             if self.try_candidate(candidate, f"training {number}"):
-                measured[recipe] = candidate
+                trained[recipe] = candidate
 
-        ranked = sorted(measured, key=lambda recipe: -self._best_score(measured[recipe]))
-        better = zip(ranked, self.plan.long_trainings, strict=False)
-        for number, (recipe, pairs) in enumerate(better, start=1):
+        ranked = sorted(trained, key=lambda recipe: -self._best_score(trained[recipe]))
+        long = zip(ranked, self.plan.long_trainings, strict=False)
+        for number, (recipe, pairs) in enumerate(long, start=1):
             candidate = self._training(start, recipe, pairs)
             if self.try_candidate(candidate, f"longer training {number}"):
                 self.try_candidate(candidate.averaged(), "")  # no training
@@ -240,7 +246,8 @@ class Race:
 
     def _add(self, candidate: Candidate, measured: CandidateScores) -> None:
         self.scores.update(measured.scores)
-        self.hybrids.update(measured.hybrids)
+        for name, hybrids in measured.hybrids.items():
+            self.searches[name] = {0.0: measured.scores[name], **hybrids}
         self.encoders.append(candidate)
         for name, step in candidate.with_steps():
             if name in measured.scores:

@@ -1,6 +1,5 @@
 """What a race found, as it is kept in result.json."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -68,8 +67,3 @@ class RaceResult(BaseModel):
     def record(self) -> dict[str, Any]:
         """As JSON takes it."""
         return self.model_dump(mode="json")
-
-    @classmethod
-    def of(cls, record: Mapping[str, Any]) -> "RaceResult":
-        """What `record` gave."""
-        return cls.model_validate(record)

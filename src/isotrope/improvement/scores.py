@@ -1,6 +1,6 @@
 """Scores of candidates on tasks, and their gains over the model as it was given."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -14,7 +14,10 @@ from isotrope.types import Vector
 KEEP = "keep"  # the model as it was given
 
 TaskScores: TypeAlias = Mapping[str, Vector]  # task -> (Q,) one number a case
+# Candidate -> BM25's share -> the scores of a search that adds BM25 to its cosines.
+SearchScores: TypeAlias = dict[str, dict[float, TaskScores]]
 DocumentIds: TypeAlias = npt.NDArray[np.int64]  # (Q,) the document that each case comes from
+TaskDocuments: TypeAlias = Mapping[str, DocumentIds]  # by task
 
 
 def judging_tasks(tasks: Iterable[str]) -> list[str]:
@@ -26,7 +29,7 @@ def judging_tasks(tasks: Iterable[str]) -> list[str]:
     return [name for name in names if name != HALVES] or names
 
 
-def mean_score(scores: TaskScores) -> float:
+def mean_score(scores: TaskScores | Mapping[str, float]) -> float:
     """The mean over the judging tasks of the mean over their cases."""
     return float(np.mean([np.mean(scores[task]) for task in judging_tasks(scores)]))
 
@@ -36,21 +39,17 @@ class CandidateTable:
     """The scores of "keep" and of some candidates on the same cases."""
 
     scores: Mapping[str, TaskScores] = field(default_factory=dict)  # by candidate
-    # task -> the document of each case; if a task is missing, its cases are documents
-    documents: Mapping[str, DocumentIds] = field(default_factory=dict)
+    # if a task is missing, its cases are documents
+    documents: TaskDocuments = field(default_factory=dict)
 
-    def compare(
-        self, after: str, before: str = KEEP, tasks: Iterable[str] | None = None
-    ) -> Comparison:
-        """Compare two candidates by a t interval over documents; by default on the judging tasks."""
+    def compare(self, after: str, before: str = KEEP, tasks: Sequence[str] = ()) -> Comparison:
+        """Compare two candidates on some tasks, or on all, by a t interval over documents."""
         old = self.scores[before]
-        new = self.scores[after]
-        names = judging_tasks(old) if tasks is None else list(tasks)
-        return compare_documents(
-            {task: old[task] for task in names},
-            {task: new[task] for task in names},
-            {task: self.documents.get(task, np.arange(len(old[task]))) for task in names},
-        )
+        judging = {task: old[task] for task in judging_tasks(tasks or old)}
+        documents = {
+            task: self.documents.get(task, np.arange(len(cases))) for task, cases in judging.items()
+        }
+        return compare_documents(judging, self.scores[after], documents)
 
     def gains(self) -> dict[str, Comparison]:
         """Candidate -> its comparison with "keep"."""

@@ -11,11 +11,11 @@ from scipy.sparse import csr_array
 from isotrope.errors import UserError
 from isotrope.evaluation.document_tasks import HALVES, DocumentTask, make_document_tasks
 from isotrope.evaluation.embed import Embeddings
-from isotrope.evaluation.search import Search
+from isotrope.evaluation.search import Search, encoder_search, search_with
 from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.evaluation.sets.labels import Labels, in_words
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet
-from isotrope.improvement.scores import DocumentIds, TaskScores
+from isotrope.improvement.scores import DocumentIds, TaskDocuments, TaskScores
 from isotrope.improvement.steps import FittingSet
 from isotrope.text.bm25 import Bm25Index
 from isotrope.text.corpus import Document
@@ -36,8 +36,8 @@ class TaskSet:
     notes: list[str] = field(default_factory=list)  # a line for each task
 
     @property
-    def documents(self) -> dict[str, DocumentIds]:
-        """Task -> the document of each of its cases, for tasks that are made from documents."""
+    def documents(self) -> TaskDocuments:
+        """The document of each case, for tasks that are made from documents."""
         return {task.name: task.documents for task in self.tasks if isinstance(task, DocumentTask)}
 
     @property
@@ -63,6 +63,17 @@ class TaskSet:
         """The scores of a model."""
         return {task.name: task.score(embeddings) for task in self.tasks}
 
+    def score_hybrid(self, embeddings: Embeddings, bm25_share: float) -> TaskScores:
+        """The scores of a search that adds BM25 to a model's cosines."""
+        scores = {}
+        for task in self.searches:
+            by_model = encoder_search(embeddings, task.queries, task.corpus)
+            search = search_with(
+                [by_model, self.searches_by_words[task.name]], [1 - bm25_share, bm25_share]
+            )
+            scores[task.name] = task.score_search(search)
+        return scores
+
 
 def tasks_from_documents(documents: Sequence[Document], seed: int) -> TaskSet:
     """Tasks from documents; "half → half" is left out if there are two others.
@@ -85,7 +96,7 @@ def tasks_from_documents(documents: Sequence[Document], seed: int) -> TaskSet:
 
 
 def split_labels(labels: Labels, choosing: int, judging: int) -> tuple[TaskSet, TaskSet]:
-    """Labels that choose, with a like share of the corpus, and at most ``judging`` of the others."""
+    """Labels that choose, with a like share of the corpus; and at most ``judging`` others."""
     chooses = labels.part(choosing)
     if isinstance(labels, GradedPairs):
         places = evenly(labels.size, choosing)
@@ -133,9 +144,7 @@ def texts_to_encode(
     queries: list[str] = []
     documents: list[str] = []
     if fitting_set is not None:
-        fitting_queries, fitting_documents = fitting_set.texts(steps)
-        queries += fitting_queries
-        documents += fitting_documents
+        queries, documents = map(list, fitting_set.texts(steps))
     for task in tasks:
         if isinstance(task, GradedPairs):  # both sides of a graded pair are read in one way
             documents += task.texts

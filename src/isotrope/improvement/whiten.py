@@ -38,7 +38,7 @@ from isotrope.evaluation.significance import compare as compare_cases
 from isotrope.evaluation.similarity import similarity_of
 from isotrope.evaluation.verdict import Verdict
 from isotrope.improvement.improve import Improvement
-from isotrope.post.fitted import with_linear
+from isotrope.improvement.steps import FittedStep
 from isotrope.post.whitening import SOFT_WHITENING, Whitening, check_size, fewest_rows, whitening
 from isotrope.report.card import Card, Data, Step
 from isotrope.report.comparison import COMPARED, before_after, with_average
@@ -56,6 +56,7 @@ from isotrope.types import Vector
 
 KIND, NEW = "whitening", "the whitened model"
 HELD_OUT = 2_000  # texts at most that the comparison keeps from the fit
+SETTINGS = ("k", "exponent", "seed", "pooling", "split")  # that the result tells
 USUAL = {
     "k": None,
     "exponent": SOFT_WHITENING,
@@ -137,15 +138,12 @@ def whiten(
         source = read_text(documents, text_column=text_column, split=split)
         corpus = source.texts()
 
-    settings = {
+    identity = {
         "k": k,
         "exponent": exponent,
         "seed": seed,
         "pooling": pooling,
         "split": source.split,
-    }
-    identity = {
-        **settings,
         "model": files_checksum(where),
         "documents": corpus.key,
         "max_texts": max_texts,
@@ -158,8 +156,7 @@ def whiten(
         record = job.result()
         if record is None:
             console.print(str(corpus.report))
-            work = _Whitening(job, where, encoder, source, judging, console)
-            record = work.run(settings, max_texts, compare)
+            record = _Whitening(job, where, encoder, source, judging, console).run()
     return Improvement(job, record, whitening_page)
 
 
@@ -194,23 +191,24 @@ class _Whitening:
     judging: Mapping[str, Labels]
     console: Console
 
-    def run(self, settings: Record, max_texts: int, compare: bool) -> Record:
+    def run(self) -> Record:
         """Fit on some texts, compare on others, and save."""
-        k, exponent = settings["k"], settings["exponent"]
+        settings = {name: self.job.identity[name] for name in SETTINGS}
+        k = settings["k"]
+        exponent = settings["exponent"]
         dimensions = int(self.encoder.get_embedding_dimension() or 0)
-        fewest = fewest_rows(dimensions, k, exponent)
-        fitting, held_out = self._texts(settings["seed"], max_texts, fewest, compare)
+        fitting, held_out = self._texts(fewest_rows(dimensions, k, exponent))
         width = check_size(len(fitting), dimensions, k, exponent)
         tasks = tasks_of_texts(held_out)
         self.job.begin()
 
-        before = self._encode([*fitting, *(text for task in tasks for text in task.texts)])
+        before = self._encode(fitting, tasks)
         vectors = np.asarray(before.encode(fitting), dtype=np.float64)
         mean, matrix = whitening(vectors, k, exponent)
-        moved = (before.vectors - mean) @ matrix
-        after = Embeddings(before.texts, moved, similarity=before.similarity_fn_name)
-        whitened = with_linear(self.encoder, mean, matrix)
+        step = FittedStep(mean, matrix)
+        whitened = step.add_to(self.encoder)
 
+        judgements = _judgements(before, step.apply(before), tasks, self.judging)
         corpus = self.source.texts()
         name = Base.of(self.model).name
         record = {
@@ -226,15 +224,14 @@ class _Whitening:
             },
             "unit_length": isinstance(whitened[-1], Normalize),
             "held_out": {"texts": len(held_out), "used": _size(tasks)},
-            **_compared(list(_judgements(before, after, tasks, self.judging)), tasks, name),
+            **_compared(list(judgements), tasks, name),
         }
         return self._save(whitened, record)
 
-    def _texts(
-        self, seed: int, max_texts: int, fewest: int, compare: bool
-    ) -> tuple[list[str], list[str]]:
+    def _texts(self, fewest: int) -> tuple[list[str], list[str]]:
         """Texts to fit on, and others to compare on, if there are more than the fit needs."""
-        sample = Sample(self.source.texts(), None, seed)
+        options = self.job.identity
+        sample = Sample(self.source.texts(), None, options["seed"])
         limit = self.encoder.max_seq_length or 512
         lines = coverage(
             self.encoder,
@@ -244,20 +241,22 @@ class _Whitening:
             longest=limit,
             split=not self.source.split,
         )
+        max_texts = options["max_texts"]
         texts = sample.texts(max_texts + HELD_OUT)
         for line in (*lines, unknown_warning(self.encoder, texts)):
             if line:
                 self.console.print(line)
         first_held_out = len(texts)
-        if compare:
-            most = min(HELD_OUT, len(texts) // 5, len(texts) - fewest)
-            first_held_out -= max(0, most)
+        if options["compare"]:
+            first_held_out -= max(0, min(HELD_OUT, len(texts) // 5, len(texts) - fewest))
         return texts[:first_held_out][:max_texts], texts[first_held_out:]
 
-    def _encode(self, texts: Sequence[str]) -> Embeddings:
-        """The vectors of these texts, and of those of all labels."""
-        judged = [text for labels in self.judging.values() for text in labels.texts]
-        distinct = list(dict.fromkeys([*texts, *judged]))
+    def _encode(self, fitting: Sequence[str], tasks: Sequence[DocumentTask]) -> Embeddings:
+        """The vectors of the texts that are fitted on, and of those that judge."""
+        texts = list(fitting)
+        for judge in (*tasks, *self.judging.values()):
+            texts += judge.texts
+        distinct = list(dict.fromkeys(texts))
         self.console.print(threads_line())
         with watch("encoding", self.console):
             vectors = vectors_of(self.encoder, distinct, batch_size=32)

@@ -1,4 +1,4 @@
-"""The figures of a run's page. Each is a function from arrays to a matplotlib figure, all in one style.
+"""The figures of a run's page. Each is a function from arrays to a matplotlib figure, in one style.
 
 Before is grey and after is blue everywhere, see `page`.
 """

@@ -89,7 +89,7 @@ def quoted(value: Any) -> str:
 
 
 def _call(function: str, *values: str, **options: Any) -> str:
-    """A call in one line, or a line for each argument where it is long. Empty options are left out."""
+    """A call in one line, or a line for each argument where it is long; without empty options."""
     arguments = [quoted(value) for value in values]
     arguments += [f"{name}={quoted(value)}" for name, value in options.items() if value]
     line = f"{function}({', '.join(arguments)})"
