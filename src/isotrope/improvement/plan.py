@@ -93,7 +93,7 @@ class Workload:
             for candidate in self.untrained
             if reads_maps(candidate)
         )
-        share = min(1.0, FITTING_SHARE * self.seconds / max(seconds, 1e-9))
+        share = min(1.0, FITTING_SHARE * self.seconds / seconds)
         return int(share * self.fitting_documents)
 
     def cross_fitting(self, fitting: int) -> int:
@@ -108,7 +108,7 @@ class Workload:
         seconds = 0.0
         if reads_maps(candidate):
             seconds = MAPS_SECONDS
-            words += self.fitting_words * fitting / max(self.fitting_documents, 1)
+            words += self.fitting_words * fitting / self.fitting_documents
         elif candidate.steps:
             words += self.whitening_words
         return seconds + words / self.reading[candidate.start]

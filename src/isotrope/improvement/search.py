@@ -36,7 +36,7 @@ class DocumentSearch:
         by_model = by_similarity(vectors, self.vectors, similarity_of(self.model))
         searches = [by_model, self.index.search(list(queries))]
         search = search_with(searches, [1 - self.bm25_share, self.bm25_share])
-        scores = np.asarray(search(slice(None)))  # (Q, M)
+        scores = search(slice(None))  # (Q, M)
 
         hits = []
         for query_scores in scores:

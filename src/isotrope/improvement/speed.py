@@ -41,7 +41,7 @@ def training_speed(model: SentenceTransformer, texts: Sequence[str], reading: fl
         return reading / (PAIR_WORDS * STEP_COST)
 
     crops = [" ".join(text.split()[: PAIR_WORDS // 2]) for text in texts[: 2 * PAIRS]]
-    features = model.preprocess(crops * -(-2 * PAIRS // max(1, len(crops))))
+    features = model.preprocess(crops * -(-2 * PAIRS // len(crops)))
     features = batch_to_device(features, model.device)
     was_training = model.training
     model.train()
