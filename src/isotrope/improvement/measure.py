@@ -135,7 +135,7 @@ def find_teachers(
     task_set: TaskSet,
     teachers: Mapping[str, Embeddings],
 ) -> None:
-    """Find out which teachers make a fused list that finds more than the model.
+    """Note which teachers make a fused list that finds more than the model, and their scores.
 
     A further teacher must make a better list than the one without it. Graded pairs say nothing of
     lists: there BM25 teaches, and so does each model with a better score of its own.
