@@ -43,7 +43,7 @@ import isotrope
 from benchmarks.paths import RESULTS
 from benchmarks.theirs import denoising_columns, train_with_their_loss
 from isotrope.evaluation.embed import Embeddings, embed_texts
-from isotrope.evaluation.search import Search, search_with
+from isotrope.evaluation.search import Search, encoder_search, search_with
 from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.evaluation.sets.public import load_retrieval_set, scifact_abstracts
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet, same_class
@@ -52,12 +52,11 @@ from isotrope.evaluation.significance import compare_means
 from isotrope.improvement.candidates import Candidate, CandidateTrainer
 from isotrope.improvement.clock import Clock
 from isotrope.improvement.improve import Improvement
-from isotrope.improvement.measure import BM25_SHARES, RaceFiles, score_hybrid
+from isotrope.improvement.measure import BM25_SHARES, RaceFiles
 from isotrope.improvement.result import RaceResult
 from isotrope.improvement.scores import KEEP, judging_tasks
 from isotrope.improvement.steps import FittingSet
 from isotrope.improvement.tasks import JUDGED_LENGTH, TaskSet, texts_to_encode
-from isotrope.improvement.teachers import search_by_model
 from isotrope.store.files import write_json
 from isotrope.text import read_text
 from isotrope.text.bm25 import Bm25Index
@@ -228,7 +227,7 @@ def judged(
     found: Improvement, model: str, documents: Path, tasks: tuple[RetrievalSet, GradedPairs]
 ) -> tuple[dict[str, Vector], dict[str, float]]:
     """Candidate or search with BM25 -> nDCG@10 of each query; candidate -> STS-B dev."""
-    result = RaceResult.of(found.record)
+    result = RaceResult.model_validate(found.record)
     held_out = result.documents - result.fitting
     source = read_text(documents)
     trainer = CandidateTrainer(model, source, held_out, result.fitting, SEED, found.folder)
@@ -250,7 +249,7 @@ def judged(
             sts[name] = float(tasks[1].score(encoder).mean())
         if candidate.name == KEEP:
             for share in BM25_SHARES:
-                scores = score_hybrid(embeddings, share, searches, searches.search_by_words())
+                scores = searches.score_hybrid(embeddings, share)
                 labels[search_name(share)] = scores[tasks[0].name]
     return labels, sts
 
@@ -268,7 +267,7 @@ def search_cell(
     minutes = minutes or (long if name in LONG else short)
     domain, titles = part_of(*collection(data, name))
     found = improved(model_name, domain, titles, work, minutes, (), console)
-    result = RaceResult.of(found.record)
+    result = RaceResult.model_validate(found.record)
     candidates = {
         candidate: embed_candidate(found, model, work / DOCUMENTS_FILE, candidate, domain)
         for candidate in dict.fromkeys((KEEP, result.chosen))
@@ -313,7 +312,7 @@ def embed_candidate(
     found: Improvement, model: str, documents: Path, name: str, domain: RetrievalSet
 ) -> Embeddings:
     """The vectors of a collection by one candidate of a race."""
-    result = RaceResult.of(found.record)
+    result = RaceResult.model_validate(found.record)
     source = read_text(documents)
     held_out = result.documents - result.fitting
     trainer = CandidateTrainer(model, source, held_out, result.fitting, SEED, found.folder)
@@ -330,7 +329,7 @@ def fused_search(
     embeddings: Embeddings, domain: RetrievalSet, words: Search, bm25_share: float
 ) -> Search:
     """The search of a collection by vectors and words."""
-    by_model = search_by_model(embeddings, domain)
+    by_model = encoder_search(embeddings, domain.queries, domain.corpus)
     if not bm25_share:
         return by_model
     return search_with([by_model, words], [1 - bm25_share, bm25_share])
@@ -387,7 +386,7 @@ def policies(
     sts: dict[str, float],
 ) -> dict[str, dict[str, Any]]:
     """Policy -> the candidate that it takes, and by how much labels change against keep."""
-    result = RaceResult.of(found.record)
+    result = RaceResult.model_validate(found.record)
     best = max(found.record["table"], key=lambda name: labels[name].mean())
     crops = {
         name: made.encoder.pairs

@@ -29,9 +29,9 @@ import numpy as np
 from scipy.stats import norm
 
 from isotrope.evaluation.significance import compare_means
-from isotrope.improvement.choose import CandidateTable, Traits, choose_finalists
+from isotrope.improvement.choose import Traits, choose_finalists
 from isotrope.improvement.judge import correct_for_number
-from isotrope.improvement.scores import KEEP
+from isotrope.improvement.scores import KEEP, CandidateTable
 from isotrope.improvement.split import MOST_JUDGING, choosing_count
 from isotrope.types import Matrix, Vector
 
@@ -183,7 +183,7 @@ def _table(race: Race, names: Sequence[str], places: Any) -> CandidateTable:
     """The scores of "keep" and of these candidates on some documents."""
     scores = {KEEP: {"task": np.zeros(len(places))}}
     scores |= {name: {"task": race.changes[name][places]} for name in names}
-    return CandidateTable(scores, {})
+    return CandidateTable(scores)
 
 
 def choice_before(cell: Cell, generator: np.random.Generator) -> tuple[bool, float]:

@@ -35,7 +35,7 @@ from isotrope.improvement.scores import KEEP
 from isotrope.improvement.split import Split, choosing_count, most_held_out, split_documents
 from isotrope.improvement.steps import QUERY_MAP, FittedStep, FittingSet, fit_whitening
 from isotrope.improvement.tasks import JUDGED_LENGTH, tasks_from_documents
-from isotrope.improvement.teachers import Rankings
+from isotrope.improvement.teachers import BM25, Rankings
 from isotrope.store.files import write_json
 from isotrope.text import read_text
 from isotrope.text.bm25 import Bm25Index
@@ -332,7 +332,7 @@ def word_counts(domain: RetrievalSet, tasks: Sequence[DocumentTask]) -> dict[str
 
 def fit_steps(given: Embeddings, fitting_set: FittingSet) -> dict[str, FittedStep]:
     """The map and the whitenings, fitted on the fitting part."""
-    rankings = Rankings.of(given, fitting_set, [], with_bm25=True)
+    rankings = Rankings.of(given, fitting_set, [BM25], {})
     steps = {QUERY_MAP: rankings.fit_map(QUERY_MAP, SEED)}
     for name in WHITENINGS:
         steps[name] = fit_whitening(name, given, fitting_set)

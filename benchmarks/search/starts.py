@@ -23,9 +23,9 @@ from benchmarks.search.choice import CLASSES, RETRIEVAL, SEED, collection, part_
 from isotrope.encoder import load
 from isotrope.evaluation.significance import compare_means
 from isotrope.improvement.candidates import Candidate
-from isotrope.improvement.choose import Traits, candidate_gains, choose_candidate
+from isotrope.improvement.choose import Traits, choose_candidate
 from isotrope.improvement.measure import measure_candidate
-from isotrope.improvement.scores import KEEP, TaskScores
+from isotrope.improvement.scores import KEEP, CandidateTable, TaskScores
 from isotrope.improvement.split import most_held_out, split_documents
 from isotrope.improvement.steps import FittingSet
 from isotrope.improvement.tasks import TaskSet, tasks_from_documents
@@ -51,8 +51,9 @@ def cell(data: str, name: str, work: Path, console: Console) -> dict[str, Any]:
         name: scores[domain.name] for name, scores in scores_of_all(TaskSet([domain])).items()
     }
 
-    choice = choose_candidate(by_tasks, {name: Traits() for name in by_tasks}, tasks.documents)
-    gains = candidate_gains(by_tasks, tasks.documents)
+    table = CandidateTable(by_tasks, tasks.documents)
+    choice = choose_candidate(table, {name: Traits() for name in by_tasks})
+    gains = table.gains()
     console.print(f"{name}: {choice}")
     return {
         "collection": name,
@@ -74,10 +75,9 @@ def scores_of_all(task_set: TaskSet) -> dict[str, TaskScores]:
     """The scores of the given model, "keep", and of the others."""
     scores: dict[str, TaskScores] = {}
     nothing = FittingSet([], PseudoQueries(), SEED, np.arange(0))
-    words = task_set.search_by_words()
     for name, model in {KEEP: GIVEN, **{other: other for other in OTHERS}}.items():
         candidate = Candidate(name=name, steps=())
-        measured = measure_candidate(load(model), candidate, task_set, nothing, {}, words)
+        measured = measure_candidate(load(model), candidate, task_set, nothing, {})
         scores[name] = measured.scores[name]
     return scores
 

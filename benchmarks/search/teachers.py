@@ -40,7 +40,7 @@ from isotrope.evaluation.significance import compare_means
 from isotrope.improvement.scores import mean_score
 from isotrope.improvement.split import most_held_out
 from isotrope.improvement.steps import FittedStep
-from isotrope.improvement.tasks import queries_and_corpus, tasks_from_documents
+from isotrope.improvement.tasks import tasks_from_documents
 from isotrope.post.ranking_map import ranking_map
 from isotrope.store.files import read_record, write_json
 from isotrope.text import read_text
@@ -205,7 +205,7 @@ class Cell:
             output=output,
             seed=choice.SEED,
         )
-        queries = [text for task in self.tasks for text in queries_and_corpus(task)[0]]
+        queries = [text for task in self.tasks for text in task.queries]
         trained = embed_cut(load(str(folder)), [*self.domain.queries, *queries])
         return Embeddings(self.student.texts, self.student.vectors, trained)
 
@@ -233,7 +233,7 @@ class Cell:
         """The mean over the tasks from held-out documents."""
         scores = {}
         for task in self.tasks:
-            search = self.fused_search(student, weights, *queries_and_corpus(task))
+            search = self.fused_search(student, weights, task.queries, task.corpus)
             scores[task.name] = task.score_search(search)
         return mean_score(scores)
 

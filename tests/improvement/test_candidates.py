@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from isotrope.improvement.candidates import (
     Candidate,
     CandidateTrainer,
     Collection,
+    MadeCandidate,
     join_names,
     raw_poolings,
     recipes_for,
@@ -93,12 +95,15 @@ def test_a_bare_model_is_trained_with_the_pooling_that_was_measured(
 
 
 def test_documents_keep_their_vectors_after_a_map_or_an_encoder_of_queries() -> None:
-    given = Candidate(name=KEEP)
-    assert given.keeps_documents("query map")
-    assert Candidate(name="x", recipe=RANKINGS, pairs=64).keeps_documents("")
-    assert not given.keeps_documents("soft whitening")
-    assert not Candidate(name="x", start="another").keeps_documents("query map")
-    assert not Candidate(name="x", pooling="cls").keeps_documents("query map")
+
+    def keeps_documents(step: str, **encoder: Any) -> bool:
+        return MadeCandidate(encoder=Candidate(name="x", **encoder), step=step).keeps_documents
+
+    assert keeps_documents("query map")
+    assert keeps_documents("", recipe=RANKINGS, pairs=64)
+    assert not keeps_documents("soft whitening")
+    assert not keeps_documents("query map", start="another")
+    assert not keeps_documents("query map", pooling="cls")
 
 
 def test_a_name_that_is_taken_gets_its_folder(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isotrope.evaluation.document_tasks import HALVES
-from isotrope.improvement.choose import Traits, candidate_gains, choose_candidate
-from isotrope.improvement.scores import KEEP, mean_score
+from isotrope.improvement.choose import Traits, choose_candidate
+from isotrope.improvement.scores import KEEP, CandidateTable, mean_score
 from isotrope.types import Vector
 
 Scores = dict[str, dict[str, Vector]]
@@ -30,7 +30,7 @@ def noisy(
 
 def choose(scores: Scores, **traits: Traits) -> str:
     every = {name: traits.get(name, Traits()) for name in scores}
-    return choose_candidate(scores, every, {})
+    return choose_candidate(CandidateTable(scores), every)
 
 
 def test_the_largest_gain_is_chosen() -> None:
@@ -45,7 +45,7 @@ def test_if_nothing_gains_the_model_is_kept() -> None:
 
 def test_gains_are_means_over_tasks_with_their_intervals() -> None:
     scores = noisy({"x": 0.05})
-    gain = candidate_gains(scores, {})["x"]
+    gain = CandidateTable(scores).gains()["x"]
     assert gain.difference == pytest.approx(mean_score(scores["x"]) - mean_score(scores[KEEP]))
     assert gain.low < gain.difference < gain.high
 

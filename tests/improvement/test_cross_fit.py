@@ -10,17 +10,11 @@ from helpers.library import page
 from isotrope.encoder import load
 from isotrope.evaluation.embed import Embeddings, embed_texts
 from isotrope.improvement.candidates import Candidate
-from isotrope.improvement.cross_fit import (
-    FOLDS,
-    Fold,
-    cross_fit,
-    join_documents,
-    make_folds,
-)
+from isotrope.improvement.cross_fit import FOLDS, Fold, cross_fit, make_folds
 from isotrope.improvement.judge import Judge, embed_tasks
 from isotrope.improvement.measure import RaceFiles, measure_candidate
 from isotrope.improvement.plan import Plan
-from isotrope.improvement.scores import KEEP
+from isotrope.improvement.scores import KEEP, CandidateTable
 from isotrope.improvement.steps import QUERY_MAP, WHITENINGS, FittedStep, FittingSet
 from isotrope.improvement.tasks import tasks_from_documents, texts_to_encode
 
@@ -129,8 +123,8 @@ def test_one_fold_chooses_and_the_others_judge(
 
 
 def test_documents_of_two_parts_are_different_documents() -> None:
-    parts = [{"a": np.array([0, 0, 1])}, {"a": np.array([0, 1, 1])}]
-    assert join_documents(parts)["a"].tolist() == [0, 0, 1, 2, 3, 3]
+    first, second = (CandidateTable({}, {"a": np.array(ids)}) for ids in ([0, 0, 1], [0, 1, 1]))
+    assert first.joined(second).documents["a"].tolist() == [0, 0, 1, 2, 3, 3]
 
 
 def test_more_documents_judge_a_quick_step(
@@ -140,8 +134,7 @@ def test_more_documents_judge_a_quick_step(
     model = load(tiny_model)
     folds = folds_of(fitting_set, 60, tasks)
     keep = Candidate(name=KEEP, steps=("soft whitening",))
-    words = TASKS.search_by_words()
-    measured = measure_candidate(model, keep, TASKS, fitting_set, {}, words, folds)
+    measured = measure_candidate(model, keep, TASKS, fitting_set, {}, folds)
     files = RaceFiles.of(tmp_path, Plan(choosing=40, judging=40))
     files.write(keep, measured)
     read = files.read(keep)

@@ -18,9 +18,8 @@ from isotrope.improvement.judge import (
     embed_tasks,
     model_verdict,
     search_verdict,
-    verdict_without_gain,
 )
-from isotrope.improvement.scores import KEEP, compare_scores
+from isotrope.improvement.scores import KEEP, CandidateTable
 from isotrope.improvement.tasks import TaskSet
 
 TASKS = TaskSet(tasks_of_texts([page(place).text for place in range(60)], fewest=1))
@@ -33,7 +32,7 @@ def judge_of(task_set: TaskSet, before: Any, after: Any, choice: str) -> Judge:
 def compared(gain: float, cases: int = 60, spread: float = 0.05) -> Any:
     before = {"a": np.zeros(cases)}
     after = {"a": gain + spread * np.random.default_rng(0).standard_normal(cases)}
-    return compare_scores(before, after, {})
+    return CandidateTable({KEEP: before, "map": after}).compare("map")
 
 
 def test_a_gain_above_chance_is_better() -> None:
@@ -57,7 +56,7 @@ def test_too_few_cases_are_not_tested() -> None:
 
 
 def test_without_any_gain_nothing_is_judged() -> None:
-    verdict = verdict_without_gain(compared(-0.1), TASKS, "mine", "map", 9)
+    verdict = model_verdict(compared(-0.1), TASKS, "mine", "map", 9, gained=False)
     assert verdict.word == "no difference found"
     assert "none of 9 candidates gained" in verdict.advice
 
@@ -85,12 +84,11 @@ def test_graded_pairs_are_compared_by_their_correlation(tiny_model: Path) -> Non
 
 def searches(keep: float, keep_words: float, map_: float, map_words: float) -> tuple[str, float]:
     noise = np.random.default_rng(0).normal(0, 0.05, 60)
-    scores = {KEEP: {"a": noise + keep}, "map": {"a": noise + map_}}
-    hybrids = {
-        KEEP: {0.3: {"a": noise + keep_words}},
-        "map": {0.3: {"a": noise[::-1] + map_words}},
+    scores = {
+        KEEP: {0.0: {"a": noise + keep}, 0.3: {"a": noise + keep_words}},
+        "map": {0.0: {"a": noise + map_}, 0.3: {"a": noise[::-1] + map_words}},
     }
-    return choose_search("map", scores, hybrids, TaskSet([]))
+    return choose_search("map", scores, {})
 
 
 @pytest.mark.parametrize(

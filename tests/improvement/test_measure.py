@@ -27,7 +27,7 @@ from isotrope.improvement.scores import mean_score
 from isotrope.improvement.speed import reading_speed, training_speed
 from isotrope.improvement.steps import MAPS, POST_STEPS, QUERY_MAP, WHITENINGS, FittingSet
 from isotrope.improvement.tasks import JUDGED_LENGTH, TaskSet, count_words, texts_to_encode
-from isotrope.improvement.teachers import TeachingModel
+from isotrope.improvement.teachers import read_teacher
 from isotrope.post.ranking_map import with_map
 from isotrope.text.pseudo_queries import PseudoQueries
 
@@ -41,18 +41,11 @@ def measure(
     model: SentenceTransformer,
     tasks: Sequence[DocumentTask] = TASKS,
     fitted_on: FittingSet | None = None,
-    teachers: Mapping[str, TeachingModel] | None = None,
+    teachers: Mapping[str, Embeddings] | None = None,
     candidate: Candidate = KEPT,
 ) -> CandidateScores:
-    task_set = TaskSet(tasks)
-    return measure_candidate(
-        model,
-        candidate,
-        task_set,
-        fitted_on or fitting_set(60),
-        teachers or {},
-        task_set.search_by_words(),
-    )
+    fitted_on = fitted_on or fitting_set(60)
+    return measure_candidate(model, candidate, TaskSet(tasks), fitted_on, teachers or {})
 
 
 @pytest.mark.parametrize("prompts", [False, True])
@@ -102,7 +95,7 @@ def test_a_model_teaches_if_its_list_finds_more_and_a_worse_one_does_not(tiny_mo
         for query, answer, other in zip(task.queries, answers, others, strict=True):
             better.vectors[embeddings.texts.index(query)] = embeddings.encode([answer])[0]
             worse.vectors[embeddings.texts.index(query)] = embeddings.encode([other])[0]
-    teachers = {"better": TeachingModel(better), "worse": TeachingModel(worse)}
+    teachers = {"better": better, "worse": worse}
     measured = measure(load(tiny_model), WORDLESS, fitted_on, teachers)
     assert measured.taught_by == ["better"]
     assert measured.teachers["better"] > mean_score(measured.scores["keep"])
@@ -120,7 +113,7 @@ def test_a_model_that_adds_nothing_to_the_list_does_not_teach(tiny_model: Path) 
     """The list of the model and BM25 finds more than the model; a twin leaves it as it is."""
     fitted_on = fitting_set(60)
     texts = texts_to_encode(TASKS, fitted_on, POST_STEPS)
-    twin = TeachingModel(embed_texts(load(tiny_model), *texts, JUDGED_LENGTH))
+    twin = embed_texts(load(tiny_model), *texts, JUDGED_LENGTH)
     measured = measure(load(tiny_model), TASKS, fitted_on, {"twin": twin})
     assert measured.teachers["twin"] > mean_score(measured.scores["keep"])
     assert measured.taught_by == ["BM25"]
@@ -134,12 +127,12 @@ def test_a_teacher_reads_each_text_once_and_its_vectors_are_kept(
     queries = sentences(4, seed=1)
     documents = sentences(6, seed=2)
     lines: list[str] = []
-    first, again = (TeachingModel.read(model, queries, documents, lines.append) for _ in range(2))
+    first, again = (read_teacher(model, queries, documents, lines.append) for _ in range(2))
     expected = embed_texts(load(model), queries, documents, JUDGED_LENGTH)
     for texts, role in ((queries, "encode_query"), (documents, "encode_document")):
-        vectors = getattr(first.embeddings, role)(texts)
+        vectors = getattr(first, role)(texts)
         np.testing.assert_allclose(vectors, getattr(expected, role)(texts), atol=1e-2)
-        np.testing.assert_array_equal(vectors, getattr(again.embeddings, role)(texts))
+        np.testing.assert_array_equal(vectors, getattr(again, role)(texts))
     assert lines
     assert all("by an earlier call" in line for line in lines)
 

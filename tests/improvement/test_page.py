@@ -9,7 +9,7 @@ import pytest
 from helpers.library import race_result, write_library
 from isotrope.encoder import load
 from isotrope.evaluation.significance import Comparison
-from isotrope.improvement.candidates import Candidate, CandidateTrainer
+from isotrope.improvement.candidates import Candidate, CandidateTrainer, MadeCandidate
 from isotrope.improvement.judge import BestSearch
 from isotrope.improvement.page import (
     advice_lines,
@@ -18,7 +18,8 @@ from isotrope.improvement.page import (
     choice_page,
     what_to_do,
 )
-from isotrope.improvement.result import MadeCandidate, RaceResult
+from isotrope.improvement.result import RaceResult
+from isotrope.report.card import Card
 from isotrope.text import read_text
 
 
@@ -135,21 +136,17 @@ def test_bm25_is_not_advised_otherwise(word: str, share: float) -> None:
     assert len(searching(word, share)) == 1
 
 
-class Made:
-    """What a card needs of a race."""
-
-    def __init__(self, model: Path, folder: Path) -> None:
-        source = read_text(write_library(folder / "library.jsonl"))
-        self.trainers = {"": CandidateTrainer(str(model), source, 20, 120, 0, folder)}
-        self.made = {
-            "keep": (Candidate(name="keep"), ""),
-            "soft": (Candidate(name="pooling cls", pooling="cls"), "soft whitening"),
-        }
+def card_of(choice: str, model: Path, folder: Path) -> Card:
+    """The card of a race of two candidates, one of which whitens another pooling."""
+    source = read_text(write_library(folder / "library.jsonl"))
+    trainers = {"": CandidateTrainer(str(model), source, 20, 120, 0, folder)}
+    whitened = {"encoder": {"name": "pooling cls", "pooling": "cls"}, "step": "soft whitening"}
+    made = {"keep": {"encoder": {"name": "keep"}, "step": ""}, "soft": whitened}
+    return choice_card(trainers, race_result(choice, made=made), load(model))
 
 
 def test_the_card_tells_how_the_model_was_made(tiny_model: Path, tmp_path: Path) -> None:
-    race: Any = Made(tiny_model, tmp_path)
-    card = choice_card(race, race_result(), load(tiny_model))
+    card = card_of("soft", tiny_model, tmp_path)
     (step,) = card.steps
     assert {key: value for key, value, _ in step.settings} == {
         "pooling": "cls",
@@ -161,12 +158,11 @@ def test_the_card_tells_how_the_model_was_made(tiny_model: Path, tmp_path: Path)
 
 
 def test_the_card_of_keep_has_no_step(tiny_model: Path, tmp_path: Path) -> None:
-    race: Any = Made(tiny_model, tmp_path)
-    card = choice_card(race, race_result("keep"), load(tiny_model))
+    card = card_of("keep", tiny_model, tmp_path)
     assert not card.steps
     assert "Keep my model." in card.markdown(tmp_path)
 
 
 def test_a_result_is_read_again_as_it_was() -> None:
     result = race_result()
-    assert RaceResult.of(result.record()) == result
+    assert RaceResult.model_validate(result.record()) == result

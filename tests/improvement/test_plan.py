@@ -132,7 +132,7 @@ def test_the_slowest_of_several_models_decides() -> None:
 
 
 def test_teachers_take_time_from_trainings() -> None:
-    teaching = Teaching(["large"], {"slow": "it takes long"}, {"teacher large": 300.0})
+    teaching = Teaching({"large": 300.0}, {"slow": "it takes long"})
     plan, without = (make_plan(workload(), each) for each in (teaching, NO_TEACHING))
     assert seconds_of_trainings(plan) < seconds_of_trainings(without)
     assert plan.left_out == {"slow": "it takes long"}

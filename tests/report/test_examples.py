@@ -5,6 +5,7 @@ from dataclasses import asdict
 import numpy as np
 from scipy.sparse import csr_array
 
+from isotrope.evaluation.embed import Embeddings
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.report.examples import Answers, SearchChanges, compare_searches, examples_table
 
@@ -13,17 +14,17 @@ QUERIES = [f"query {number}" for number in range(4)]
 SEARCHES = RetrievalSet("mine", QUERIES, TEXTS, csr_array(np.eye(4, 8)))  # query i, text i
 
 
-def vectors(order: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
+def embedded(order: list[list[int]]) -> Embeddings:
     """Vectors with which query i finds the texts of ``order[i]`` first, in this order."""
     queries = np.zeros((len(order), len(TEXTS)))
     for row, texts in enumerate(order):
         queries[row, texts] = 1.0 - 0.1 * np.arange(len(texts))
-    return queries, np.eye(len(TEXTS))
+    return Embeddings(TEXTS, np.eye(len(TEXTS)), Embeddings(QUERIES, queries))
 
 
-BEFORE = vectors([[0, 5, 6], [5, 6, 7, 1], [2, 5, 6], [5, 6, 7, 4, 3]])
-AFTER = vectors([[5, 0, 6], [6, 1, 4], [5, 6, 7, 2], [5, 6, 4, 3]])
-CHANGES = SearchChanges.of(SEARCHES, Answers.of(SEARCHES, *BEFORE), Answers.of(SEARCHES, *AFTER))
+BEFORE = embedded([[0, 5, 6], [5, 6, 7, 1], [2, 5, 6], [5, 6, 7, 4, 3]])
+AFTER = embedded([[5, 0, 6], [6, 1, 4], [5, 6, 7, 2], [5, 6, 4, 3]])
+CHANGES = SearchChanges.of(SEARCHES, Answers.of(SEARCHES, BEFORE), Answers.of(SEARCHES, AFTER))
 
 
 def test_searches_are_shown_that_one_model_answers() -> None:
@@ -54,11 +55,12 @@ def test_the_table_has_three_rows_a_search() -> None:
 
 
 def test_a_text_does_not_find_itself() -> None:
-    points = np.array([[1.0, 0.0], [0.9, 0.1], [0.0, 2.0], [0.5, 0.5]])
+    vectors = np.array([[1.0, 0.0], [0.9, 0.1], [0.0, 2.0], [0.5, 0.5]])
+    points = Embeddings(list("abcd"), vectors)
     others = RetrievalSet("mine", list("abcd"), list("abcd"), csr_array(np.eye(4)[::-1]))
-    assert Answers.of(others, points, points).hits[0].tolist() == [0, 1, 3]
+    assert Answers.of(others, points).hits[0].tolist() == [0, 1, 3]
     itself = RetrievalSet("mine", list("abcd"), list("abcd"), others.grades, np.arange(4))
-    assert Answers.of(itself, points, points).hits[0].tolist() == [1, 3, 2]
+    assert Answers.of(itself, points).hits[0].tolist() == [1, 3, 2]
 
 
 def test_a_record_says_how_often_each_model_finds_a_right_text_first() -> None:

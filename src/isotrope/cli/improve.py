@@ -46,6 +46,6 @@ def improve(
     )
     from isotrope.improvement.result import RaceResult
 
-    result = RaceResult.of(outcome.record)
+    result = RaceResult.model_validate(outcome.record)
     notes = [*general_lines(result), *teacher_lines(result), *advice_lines(result)]
     show_outcome(outcome, [candidates_table(result)], [f"verdict: {outcome.verdict}", *notes])

@@ -123,14 +123,12 @@ def recipes_for(is_raw: bool, collection: Collection) -> list[Recipe]:
             Recipe("crops ranked by BM25", "crops", (*lengths, *BM25_SETTINGS), crops),
             Recipe("neighbours", "neighbours", (), neighbours),
         ]
-    impossible = set[str]()
-    if not collection.has_titles:
-        impossible.add("titles")
-    if collection.is_short:
-        impossible.add("neighbours")
-    if not collection.is_searched:
-        impossible.add(RANKINGS)
-    return [recipe for recipe in recipes if recipe.name not in impossible]
+    is_possible = {
+        "titles": collection.has_titles,
+        "neighbours": not collection.is_short,
+        RANKINGS: collection.is_searched,
+    }
+    return [recipe for recipe in recipes if is_possible.get(recipe.name, True)]
 
 
 class Candidate(BaseModel):
@@ -149,7 +147,7 @@ class Candidate(BaseModel):
     start: str = ""  # the name of the model that it begins with; "" is the one that was given
 
     def with_steps(self) -> Iterator[tuple[str, str]]:
-        """The name of each candidate, and its post step; the encoder alone, with "", is the first."""
+        """The name of each candidate, and its post step; the encoder alone, with "", is first."""
         yield self.name, ""
         for step in self.steps:
             yield join_names(self.name, step), step
@@ -159,15 +157,23 @@ class Candidate(BaseModel):
         name = join_names(self.name, "averaged")
         return self.model_copy(update={"name": name, "share": AVERAGED})
 
-    def keeps_documents(self, step: str) -> bool:
-        """Whether documents keep the vectors of the given model."""
-        is_given = not self.start and not self.pooling
-        return is_given and (step == QUERY_MAP or self.recipe == RANKINGS)
-
     @property
     def run(self) -> str:
         """The name of its training, which others may share; "" if it has none."""
         return file_name(f"{self.start} {self.recipe} {self.pairs}") if self.recipe else ""
+
+
+class MadeCandidate(BaseModel):
+    """How a candidate is made: an encoder, and perhaps a post step after it."""
+
+    encoder: Candidate
+    step: str  # its post step; "" if it has none
+
+    @property
+    def keeps_documents(self) -> bool:
+        """Whether documents keep the vectors of the given model."""
+        is_given = not self.encoder.start and not self.encoder.pooling
+        return is_given and (self.step == QUERY_MAP or self.encoder.recipe == RANKINGS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,13 +189,23 @@ class CandidateTrainer:
     recipes: Mapping[str, Recipe] = field(default_factory=dict)  # by name
 
     def train(self, candidate: Candidate, rankings: Rankings | None = None) -> None:
-        """Train. After a stop, the same call goes on."""
+        """Train on pairs, or on what teachers rank. After a stop, the same call goes on."""
+        output = self.trained_model(candidate).parent
         if rankings is None:
-            self._train_on_pairs(candidate)
-        else:
-            self._train_on_rankings(candidate, rankings)
+            self._train_on_pairs(candidate, output)
+            return
+        learn_rankings(
+            load(self.model, candidate.pooling),
+            rankings.queries,
+            rankings.document_vectors,
+            rankings.lists,
+            texts=2 * candidate.pairs,  # a pair is two texts, so a query counts as half of one
+            batch=BATCH,
+            output=output,
+            seed=self.seed,
+        )
 
-    def _train_on_pairs(self, candidate: Candidate) -> None:
+    def _train_on_pairs(self, candidate: Candidate, output: Path) -> None:
         recipe = self.recipes[candidate.recipe]
         # A short document may have fewer pairs: then training is shorter.
         rounds = -(-candidate.pairs // self.trained_on)
@@ -208,7 +224,7 @@ class CandidateTrainer:
             overrides.append(f"encoder.pooling={pooling}")
         train(
             self.documents,
-            output=self.trained_model(candidate).parent,
+            output=output,
             preset=recipe.preset,
             model=self.model,
             held_out=self.held_out,
@@ -216,20 +232,7 @@ class CandidateTrainer:
             labels="none",
             seed=self.seed,
             console=plain_console(quiet=True),
-            overrides=tuple(overrides),
-        )
-
-    def _train_on_rankings(self, candidate: Candidate, rankings: Rankings) -> None:
-        """A pair is two texts, so a query counts as half of one."""
-        learn_rankings(
-            load(self.model, candidate.pooling),
-            rankings.queries,
-            rankings.document_vectors,
-            rankings.lists,
-            texts=2 * candidate.pairs,
-            batch=BATCH,
-            output=self.trained_model(candidate).parent,
-            seed=self.seed,
+            overrides=overrides,
         )
 
     def trained_model(self, candidate: Candidate) -> Path:
@@ -248,16 +251,14 @@ class CandidateTrainer:
             return with_query_route(start, list(trained), list(start))
         return trained
 
-    def traits(self, candidate: Candidate, step: str) -> Traits:
+    def traits(self, made: MadeCandidate) -> Traits:
         """What counts for a candidate besides its gain."""
+        candidate = made.encoder
         resembles = frozenset[str]()
         if candidate.recipe:
             resembles = self.recipes[candidate.recipe].resembles
-        return Traits(
-            resembles_training=resembles,
-            keeps_documents=candidate.keeps_documents(step),
-            averaged_with_start=join_names(candidate.averaged().name, step),
-        )
+        averaged = join_names(candidate.name, "averaged", made.step)
+        return Traits(resembles, made.keeps_documents, averaged)
 
 
 def join_names(*parts: str) -> str:

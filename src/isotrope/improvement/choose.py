@@ -9,15 +9,7 @@ are made, however many candidates there were, and however the race went on from 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from isotrope.evaluation.significance import Comparison
-from isotrope.improvement.scores import (
-    KEEP,
-    DocumentIds,
-    TaskScores,
-    compare_scores,
-    judging_tasks,
-    mean_score,
-)
+from isotrope.improvement.scores import KEEP, CandidateTable, mean_score
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +21,7 @@ class Traits:
     averaged_with_start: str = ""  # the candidate that averages this one with the given model
 
 
-@dataclass(frozen=True, slots=True)
-class CandidateTable:
-    """The scores of "keep" and of some candidates on the same cases."""
-
-    scores: Mapping[str, TaskScores]  # candidate -> its scores
-    documents: Mapping[str, DocumentIds]  # task -> the document of each case
-
-
-def choose_candidate(
-    scores: Mapping[str, TaskScores],
-    traits: Mapping[str, Traits],
-    documents: Mapping[str, DocumentIds],
-) -> str:
+def choose_candidate(table: CandidateTable, traits: Mapping[str, Traits]) -> str:
     """The candidate that is to be judged: the largest gain on the choosing documents, or "keep".
 
     A candidate must not be significantly worse on the tasks that do not resemble its training. In
@@ -50,17 +30,14 @@ def choose_candidate(
     average with the given model.
 
     Args:
-        scores: candidate -> its scores; "keep" is one of them, and all have the same cases.
+        table: the scores of "keep" and of the candidates.
         traits: candidate -> its traits.
-        documents: task -> the document of each case.
     """
-    means = {name: mean_score(task_scores) for name, task_scores in scores.items()}
-    better = [name for name in scores if means[name] > means[KEEP]]
-    candidates = [
-        name
-        for name in sorted(better, key=lambda name: -means[name])
-        if not harms_other_tasks(scores[KEEP], scores[name], traits[name], documents)
-    ]
+    means = {name: mean_score(scores) for name, scores in table.scores.items()}
+    candidates = []
+    for name in sorted(means, key=lambda name: -means[name]):
+        if means[name] > means[KEEP] and not harms_other_tasks(table, name, traits[name]):
+            candidates.append(name)
     if not candidates:
         return KEEP
 
@@ -69,8 +46,8 @@ def choose_candidate(
     for alternative in (keeping_documents, traits[best].averaged_with_start):
         if alternative not in candidates or alternative == best:
             continue
-        gain = compare_scores(scores[KEEP], scores[alternative], documents)
-        difference = compare_scores(scores[alternative], scores[best], documents)
+        gain = table.compare(alternative)
+        difference = table.compare(best, before=alternative)
         if gain.verdict == "better" and difference.verdict != "better":
             return alternative
     return best
@@ -84,34 +61,17 @@ def choose_finalists(
     More documents see quick steps, so each kind is compared among itself. A candidate that gains
     nothing is no finalist.
     """
-    best = [choose_candidate(table.scores, traits, table.documents) for table in (quick, others)]
+    best = [choose_candidate(table, traits) for table in (quick, others)]
     return [name for name in best if name != KEEP]
 
 
-def candidate_gains(
-    scores: Mapping[str, TaskScores], documents: Mapping[str, DocumentIds]
-) -> dict[str, Comparison]:
-    """Candidate -> its comparison with "keep"."""
-    return {
-        name: compare_scores(scores[KEEP], scores[name], documents)
-        for name in scores
-        if name != KEEP
-    }
-
-
-def harms_other_tasks(
-    before: TaskScores,
-    after: TaskScores,
-    traits: Traits,
-    documents: Mapping[str, DocumentIds],
-) -> bool:
+def harms_other_tasks(table: CandidateTable, name: str, traits: Traits) -> bool:
     """Whether a candidate that gains is significantly worse on the tasks that do not resemble its
     training, or whether there are no such tasks. False if no task resembles its training.
     """
     if not traits.resembles_training:
         return False  # so its gain is one on other tasks already
-    unlike = [task for task in before if task not in traits.resembles_training]
+    unlike = [task for task in table.scores[KEEP] if task not in traits.resembles_training]
     if not unlike:
         return True
-    tasks = judging_tasks(unlike)
-    return compare_scores(before, after, documents, tasks).verdict == "worse"
+    return table.compare(name, tasks=unlike).verdict == "worse"

@@ -1,24 +1,24 @@
 """Post steps that are judged by the documents they are fitted on, each fitted without these.
 
 A step that is fitted in seconds can be fitted again, once for each fold, on all documents outside
-the fold. The documents of the fold then see it as if they had been held out. Those of the first fold
-join the documents that choose among quick steps. Those of the other folds took no part in choosing,
-so they join the documents that judge, and a small gain is found more often.
+the fold. The documents of the fold then see it as if they had been held out. Those of the first
+fold join the documents that choose among quick steps. Those of the other folds took no part in
+choosing, so they join the documents that judge, and a small gain is found more often.
 
 Source: Stone, Cross-validatory choice and assessment of statistical predictions (1974),
 https://doi.org/10.1111/j.2517-6161.1974.tb00994.x.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import reduce
 
 import numpy as np
 
 from isotrope.errors import UserError
 from isotrope.evaluation.embed import Embeddings
-from isotrope.improvement.scores import KEEP, DocumentIds, TaskScores
+from isotrope.improvement.scores import KEEP, CandidateTable
 from isotrope.improvement.steps import QUERY_MAP, WHITENINGS, FittedStep, FittingSet
 from isotrope.improvement.tasks import TaskSet, tasks_from_documents
 from isotrope.text.corpus import Documents
@@ -27,7 +27,7 @@ from isotrope.text.permutation import evenly
 FOLDS = 3  # the first one chooses, the others judge
 QUICK_STEPS = (*WHITENINGS, QUERY_MAP)  # fitted again in seconds
 
-# Fits a step, by its name, to the texts of a fitting set; None: nobody teaches it.
+# Fits a step, by its name, to the texts of a fitting set.
 FitStep = Callable[[str, FittingSet], FittedStep]
 
 
@@ -40,32 +40,14 @@ class Fold:
 
 
 @dataclass
-class FoldScores:
-    """The scores of "keep" and of quick steps on the documents of some folds."""
-
-    scores: dict[str, TaskScores] = field(default_factory=dict)  # by candidate
-    documents: dict[str, DocumentIds] = field(default_factory=dict)  # task -> of each case
-
-    @classmethod
-    def of(
-        cls, task_sets: Sequence[TaskSet], scores: Mapping[str, Sequence[TaskScores]]
-    ) -> "FoldScores":
-        """The scores of each candidate, one after the other for each fold."""
-        return cls(
-            {name: join_scores(parts) for name, parts in scores.items()},
-            join_documents([task_set.documents for task_set in task_sets]),
-        )
-
-
-@dataclass
 class CrossFitted:
     """The scores of "keep" and of quick steps on the documents of the folds.
 
     The documents of the first fold choose among quick steps, and those of the other folds judge.
     """
 
-    choosing: FoldScores = field(default_factory=FoldScores)
-    judging: FoldScores = field(default_factory=FoldScores)
+    choosing: CandidateTable = field(default_factory=CandidateTable)
+    judging: CandidateTable = field(default_factory=CandidateTable)
 
 
 def make_folds(
@@ -76,17 +58,18 @@ def make_folds(
     There are none if some fold cannot make all of ``tasks``, because a gain must be the mean over
     the same tasks everywhere.
     """
-    places = np.array(evenly(len(fitting_set.documents), count), dtype=np.int64)
+    all_places = np.arange(len(fitting_set.documents))
+    places = all_places[evenly(len(all_places), count)]
     folds = []
     for number in range(FOLDS):
         judging = places[number::FOLDS]
-        others = np.setdiff1d(np.arange(len(fitting_set.documents)), judging)
         pages = list(documents.each(fitting_set.rows[judging]))
         with suppress(UserError):  # too few documents for any task
             task_set = tasks_from_documents(pages, fitting_set.seed)
-            kept = [task for task in task_set.tasks if task.name in tasks]
-            if len(kept) == len(tasks):
-                folds.append(Fold(fitting_set.at(others), TaskSet(kept)))
+            same_tasks = [task for task in task_set.tasks if task.name in tasks]
+            if len(same_tasks) == len(tasks):
+                others = fitting_set.at(np.setdiff1d(all_places, judging))
+                folds.append(Fold(others, TaskSet(same_tasks)))
     return folds if len(folds) == FOLDS else []
 
 
@@ -101,37 +84,14 @@ def cross_fit(
         folds: as `make_folds` gives them.
         fit_step: fits a step to a fitting set.
     """
-    quick = {name: step for name, step in steps.items() if step in QUICK_STEPS}
-    parts = defaultdict[str, list[TaskScores]](list)  # by candidate, in the order of the folds
+    tables = []
     for fold in folds:
-        parts[KEEP].append(score_tasks(fold.task_set, embeddings))
-        for candidate, step in quick.items():
-            moved = fit_step(step, fold.fitting_set).apply(embeddings)
-            parts[candidate].append(score_tasks(fold.task_set, moved))
+        scores = {KEEP: fold.task_set.score(embeddings)}
+        for candidate, step in steps.items():
+            if step in QUICK_STEPS:
+                moved = fit_step(step, fold.fitting_set).apply(embeddings)
+                scores[candidate] = fold.task_set.score(moved)
+        tables.append(CandidateTable(scores, fold.task_set.documents))
 
-    task_sets = [fold.task_set for fold in folds]
-    return CrossFitted(
-        choosing=FoldScores.of(task_sets[:1], {n: scores[:1] for n, scores in parts.items()}),
-        judging=FoldScores.of(task_sets[1:], {n: scores[1:] for n, scores in parts.items()}),
-    )
-
-
-def score_tasks(task_set: TaskSet, embeddings: Embeddings) -> TaskScores:
-    """The scores of a model on tasks."""
-    return {task.name: task.score(embeddings) for task in task_set.tasks}
-
-
-def join_scores(parts: Sequence[TaskScores]) -> TaskScores:
-    """The cases of several parts, one after the other."""
-    return {task: np.concatenate([part[task] for part in parts]) for task in parts[0]}
-
-
-def join_documents(parts: Sequence[Mapping[str, DocumentIds]]) -> dict[str, DocumentIds]:
-    """The documents of the cases of several parts, which have no document in common."""
-    joined: dict[str, list[DocumentIds]] = {task: [] for task in parts[0]}
-    first_free = 0
-    for part in parts:
-        for task, documents in part.items():
-            joined[task].append(first_free + documents)
-        first_free += 1 + max(int(documents.max()) for documents in part.values())
-    return {task: np.concatenate(documents) for task, documents in joined.items()}
+    choosing, *judging = tables
+    return CrossFitted(choosing, reduce(CandidateTable.joined, judging))

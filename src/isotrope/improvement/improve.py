@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,8 @@ from isotrope.evaluation.sets.labels import read_labels
 from isotrope.evaluation.significance import Comparison
 from isotrope.evaluation.sts import SimilaritySets
 from isotrope.evaluation.verdict import Verdict
-from isotrope.improvement.choose import candidate_gains
 from isotrope.improvement.clock import MINUTES, Clock, check_minutes
+from isotrope.improvement.cross_fit import Fold, make_folds
 from isotrope.improvement.general import (
     affordable_pairs,
     general_change,
@@ -38,20 +39,24 @@ from isotrope.improvement.judge import (
     judge_finalists,
     model_verdict,
     search_verdict,
-    verdict_without_gain,
 )
 from isotrope.improvement.models import Models
 from isotrope.improvement.page import choice_card, choice_page
-from isotrope.improvement.plan import Plan, check_plan, minutes_for_trainings, read_plan
+from isotrope.improvement.plan import (
+    Plan,
+    check_plan,
+    make_plan,
+    minutes_for_trainings,
+    read_plan,
+)
 from isotrope.improvement.prepare import (
     Material,
-    cross_fitting_folds,
-    fitting_set_of,
-    plan_race,
+    measure_workload,
+    plan_teaching,
     trainers_of,
 )
 from isotrope.improvement.race import Notes, Race
-from isotrope.improvement.result import CandidateGain, MadeCandidate, RaceResult
+from isotrope.improvement.result import CandidateGain, RaceResult
 from isotrope.improvement.scores import KEEP, TaskScores, judging_tasks
 from isotrope.improvement.search import DocumentSearch
 from isotrope.improvement.tasks import TaskSet
@@ -85,8 +90,8 @@ class Improvement(Outcome):
 
     @property
     def search_settings(self) -> BestSearch | None:
-        """The best search: the model, BM25's share, and the verdict; None if nothing was searched."""
-        return RaceResult.of(self.record).search
+        """The best search: model, BM25's share and verdict; None if nothing was searched."""
+        return RaceResult.model_validate(self.record).search
 
     def search(self, queries: Sequence[str], count: int = 10) -> list[list[tuple[str, float]]]:
         """Search the documents in memory with `search_settings`.
@@ -231,7 +236,8 @@ class _Improving:
         if warning:
             self.console.print(warning)
         notes = Notes.read(self.job.folder)
-        clock = Clock(self._seconds(), notes.spent)
+        minutes = self.job.identity["minutes"]
+        clock = Clock(60 * minutes if minutes else inf, notes.spent)
         try:
             plan = self._plan(notes, clock)
             race, judging = self._race(plan, notes, clock)
@@ -243,10 +249,6 @@ class _Improving:
                 f"stopped; the same command goes on with what is in {self.job.folder}"
             ) from None
 
-    def _seconds(self) -> float:
-        minutes = self.job.identity["minutes"]
-        return 60 * minutes if minutes else float("inf")
-
     def _warning_of_unknown_words(self) -> str:
         documents = self.material.documents
         rows = np.array(evenly(len(documents), UNKNOWN_IN))
@@ -256,24 +258,26 @@ class _Improving:
     def _plan(self, notes: Notes, clock: Clock) -> Plan:
         """The plan that was given or begun, or a new one."""
         self.console.print(threads_line())
-        trainers = trainers_of(self.models, self.material, 0, self.job.folder)
         if self.given_plan is not None:
+            trainers = trainers_of(self.models, self.material, 0, self.job.folder)
             check_plan(self.given_plan, trainers, self.models.teachers)
         self.job.begin()
         if notes.plan is None:
-            notes.plan = self.given_plan or self._new_plan(trainers, clock)
+            notes.plan = self.given_plan or self._new_plan(clock)
             notes.write(self.job.folder, clock)
         return notes.plan
 
-    def _new_plan(self, trainers: Any, clock: Clock) -> Plan:
+    def _new_plan(self, clock: Clock) -> Plan:
+        """Turn the time that is left into a plan."""
         words = general_words(self.general)
-        plan, workload = plan_race(self.models, self.material, trainers, clock, words, self.console)
+        with watch("planning", self.console):
+            teaching = plan_teaching(self.models, self.material, clock.left)
+            workload = measure_workload(self.models, self.material, clock, words)
+        plan = make_plan(workload, teaching)
         self.general = affordable_pairs(self.general, workload.seconds, workload.slowest)
-        kinds = len(plan.short_trainings)
-        self.console.print(
-            f"plan: {plan.choosing:,} cases choose, {plan.judging:,} judge; {kinds} kinds of training"
-        )
-        if not kinds:
+        cases = f"{plan.choosing:,} cases choose, {plan.judging:,} judge"
+        self.console.print(f"plan: {cases}; {len(plan.short_trainings)} kinds of training")
+        if not plan.short_trainings:
             minutes = minutes_for_trainings(workload, plan)
             self.advice_on_time = (
                 f"trainings of this model need about {minutes} minutes on this machine"
@@ -282,20 +286,27 @@ class _Improving:
 
     def _race(self, plan: Plan, notes: Notes, clock: Clock) -> tuple[Race, TaskSet]:
         """The race of a plan, and the tasks that judge its choice."""
-        split = self.material.split(plan)
-        choosing, judging = self.material.task_sets(plan, split)
+        material = self.material
+        split = material.split(plan)
+        choosing, judging = material.task_sets(plan, split)
         self.console.print(choosing.line(CHOOSING))
         self.console.print(judging.line(JUDGING))
-        folder = self.job.folder
-        fitting_set = fitting_set_of(self.material, split, plan)
+        fitting_set = material.fitting_set(split.fitting).part(plan.fitting)
+
+        # Documents of the fitting set judge quick steps too, by the same tasks as the others.
+        folds: list[Fold] = []
+        tasks = [task.name for task in judging.tasks]
+        same_tasks = tasks == [task.name for task in choosing.tasks]
+        if material.labels is None and plan.cross_fitting and same_tasks:
+            folds = make_folds(material.documents, fitting_set, plan.cross_fitting, tasks)
         race = Race(
             plan=plan,
-            trainers=trainers_of(self.models, self.material, split.held_out, folder),
+            trainers=trainers_of(self.models, material, split.held_out, self.job.folder),
             task_set=choosing,
             fitting_set=fitting_set,
-            folds=cross_fitting_folds(self.material, fitting_set, plan, choosing, judging),
+            folds=folds,
             teachers=self.models.teachers,
-            folder=folder,
+            folder=self.job.folder,
             notes=notes,
             clock=clock,
             console=self.console,
@@ -328,30 +339,28 @@ class _Improving:
     ) -> tuple[Judge, Comparison | None]:
         """The chosen finalist, and how it compares with the given model; None: nothing gained."""
         given = embed_tasks(before, judging)
-        finalists = []
-        for name in names:
-            embeddings = embed_tasks(race.model(name), judging)
-            folds = race.given.cross_fitted.judging
-            finalists.append(Judge(judging, given, embeddings, name, folds))
+        folds = race.given.cross_fitted.judging
+        finalists = [
+            Judge(judging, given, embed_tasks(race.model(name), judging), name, folds)
+            for name in names
+        ]
         if not finalists:
             return Judge(judging, given, given, KEEP), None
-        keeping_documents = [
-            name for name, (candidate, step) in race.made.items() if candidate.keeps_documents(step)
-        ]
-        return judge_finalists(finalists, keeping_documents)
+        return judge_finalists(finalists, race.made[names[0]].keeps_documents)
 
     def _verdict(self, race: Race, judge: Judge, comparison: Comparison | None) -> Verdict:
         """Whether the chosen candidate is better than the given model."""
-        name, count = self.models.name, len(race.scores) - 1
+        model = self.models.name
+        count = len(race.scores) - 1
         if comparison is not None:
-            verdict = model_verdict(comparison, judge.task_set, name, judge.choice, count)
-        elif not count:
-            advice = self.advice_on_time or f"Keep {name}."
-            return Verdict.not_tested(before=name, after="other models", advice=advice)
-        else:
-            gains = candidate_gains(race.scores, race.task_set.documents)
+            verdict = model_verdict(comparison, judge.task_set, model, judge.choice, count)
+        elif count:
+            gains = race.table.gains()
             best = max(gains, key=lambda name: gains[name].difference)
-            verdict = verdict_without_gain(gains[best], race.task_set, name, best, count)
+            verdict = model_verdict(gains[best], race.task_set, model, best, count, gained=False)
+        else:
+            advice = self.advice_on_time or f"Keep {model}."
+            return Verdict.not_tested(before=model, after="other models", advice=advice)
         if not self.advice_on_time:
             return verdict
         advice = f"{verdict.advice} No training was tried: {self.advice_on_time}."
@@ -361,7 +370,7 @@ class _Improving:
         """The best search, and whether it is better than the given model's."""
         if not judge.task_set.searches or not race.task_set.searches:
             return None
-        settings = choose_search(judge.choice, race.scores, race.hybrids, race.task_set)
+        settings = choose_search(judge.choice, race.searches, race.task_set.documents)
         comparison = judge.compare_search(*settings)
         return search_verdict(comparison, judge.task_set, self.models.name, settings)
 
@@ -373,7 +382,6 @@ class _Improving:
         verdict: Verdict,
         search: BestSearch | None,
     ) -> RaceResult:
-        gains = candidate_gains(race.scores, race.task_set.documents)
         return RaceResult(
             model=self.models.name,
             seed=self.material.seed,
@@ -383,20 +391,17 @@ class _Improving:
             chosen=judge.choice,
             verdict=verdict,
             search=search,
-            bm25_shares=best_shares(race.hybrids, race.scores, race.hybrids),
+            bm25_shares=best_shares(race.searches),
             seconds=race.clock.spent,
             left_out=race.notes.left_out,
             notes=[race.task_set.line(CHOOSING), judge.task_set.line(JUDGING)],
             documents=len(self.material.documents),
             fitting=race.trainers[""].trained_on,
             table={name: task_means(scores) for name, scores in race.scores.items()},
-            gains={name: CandidateGain.of(gain) for name, gain in gains.items()},
+            gains={name: CandidateGain.of(gain) for name, gain in race.table.gains().items()},
             teachers=race.given.teachers,
             taught_by=race.given.taught_by,
-            made={
-                name: MadeCandidate(encoder=candidate, step=step)
-                for name, (candidate, step) in race.made.items()
-            },
+            made=race.made,
             plan=race.plan_done(),
             environment=environment(),
         )
@@ -404,7 +409,7 @@ class _Improving:
     def _save(self, race: Race, result: RaceResult, model: SentenceTransformer) -> Record:
         """Write the model with its card, the report and the result."""
         result.switch = Switch.of(model, documents_stay=result.keeps_documents)
-        card = choice_card(race, result, model)
+        card = choice_card(race.trainers, result, model)
         save_model(model, self.job.folder / MODEL, card)
         record = result.record()
         write_text(self.job.folder / REPORT, choice_page(record).html())
@@ -418,15 +423,11 @@ def task_means(scores: TaskScores) -> dict[str, float]:
 
 def searches_shown(judge: Judge) -> Record | None:
     """Some searches of the judging tasks, as both models answer them; None: nothing is searched."""
-    if not judge.task_set.searches:
+    tasks = {task.name: task for task in judge.task_set.searches}
+    if not tasks:
         return None
-    names = judging_tasks(task.name for task in judge.task_set.searches)
-    task = next(task for task in judge.task_set.searches if task.name == names[0])
+    task = tasks[judging_tasks(tasks)[0]]
     if len(task.texts) > MOST_TEXTS:
         task = task.part(task.size * MOST_TEXTS // len(task.texts))
-    search = task.as_retrieval_set() if isinstance(task, DocumentTask) else task
-    before, after = (
-        (embeddings.encode_query(search.queries), embeddings.encode_document(search.corpus))
-        for embeddings in (judge.before, judge.after)
-    )
-    return compare_searches(search, before, after)
+    searches = task.as_retrieval_set() if isinstance(task, DocumentTask) else task
+    return compare_searches(searches, judge.before, judge.after)

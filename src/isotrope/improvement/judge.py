@@ -9,32 +9,25 @@ finalists better than the given model, and is the search better, with BM25 or wi
 one of the answers is falsely *better* at most once in twenty races.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
 from sentence_transformers import SentenceTransformer
 
 from isotrope.evaluation.document_tasks import DocumentTask
 from isotrope.evaluation.embed import Embeddings, embed_texts
-from isotrope.evaluation.search import Search
 from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.evaluation.significance import Comparison, compare
 from isotrope.evaluation.verdict import Verdict
-from isotrope.improvement.cross_fit import (
-    FoldScores,
-    join_documents,
-    join_scores,
-    score_tasks,
+from isotrope.improvement.scores import (
+    KEEP,
+    CandidateTable,
+    SearchScores,
+    TaskDocuments,
+    TaskScores,
+    mean_score,
 )
-from isotrope.improvement.measure import score_hybrid
-from isotrope.improvement.scores import KEEP, TaskScores, compare_scores, mean_score
-from isotrope.improvement.tasks import (
-    JUDGED_LENGTH,
-    TaskSet,
-    judge_in_words,
-    task_texts,
-)
+from isotrope.improvement.tasks import JUDGED_LENGTH, TaskSet, judge_in_words, texts_to_encode
 
 # A difference of so many half intervals is found in 80 of 100 cases: (1.96 + 0.84) / 1.96.
 POWER = 1.43
@@ -50,36 +43,30 @@ class BestSearch:
     verdict: Verdict  # against the given model without BM25
 
 
-def best_shares(
-    names: Iterable[str],
-    scores: Mapping[str, TaskScores],
-    hybrids: Mapping[str, Mapping[float, TaskScores]],
-) -> dict[str, float]:
+def best_shares(searches: SearchScores) -> dict[str, float]:
     """Candidate -> BM25's share with which its search finds most; 0: it finds most without BM25."""
     shares = {}
-    for name in names:
-        means = {0.0: mean_score(scores[name])}
-        for share, hybrid_scores in hybrids[name].items():
-            means[share] = mean_score(hybrid_scores)
+    for name, scores_by_share in searches.items():
+        means = {share: mean_score(scores) for share, scores in scores_by_share.items()}
         shares[name] = max(means, key=means.__getitem__)
     return shares
 
 
 def choose_search(
-    choice: str,
-    scores: Mapping[str, TaskScores],
-    hybrids: Mapping[str, Mapping[float, TaskScores]],
-    task_set: TaskSet,
+    choice: str, searches: SearchScores, documents: TaskDocuments
 ) -> tuple[str, float]:
     """The model, "keep" or the choice, and BM25's share that find most on the choosing documents.
 
     The choice is taken only if it is significantly better than "keep", each with its best share.
+
+    Args:
+        choice: a candidate, or "keep".
+        searches: their scores; the share 0 is the candidate alone.
+        documents: of the choosing cases.
     """
-    shares = best_shares((KEEP, choice), scores, hybrids)
-    best = {}
-    for name, share in shares.items():
-        best[name] = hybrids[name][share] if share else scores[name]
-    difference = compare_scores(best[KEEP], best[choice], task_set.documents)
+    shares = best_shares({name: searches[name] for name in (KEEP, choice)})
+    best = {name: searches[name][share] for name, share in shares.items()}
+    difference = CandidateTable(best, documents).compare(choice)
     name = choice if difference.verdict == "better" else KEEP
     return name, shares[name]
 
@@ -92,7 +79,7 @@ class Judge:
     before: Embeddings
     after: Embeddings
     choice: str  # the name of the second model; "keep" if it is the first one
-    folds: FoldScores = field(default_factory=FoldScores)  # further judges of quick steps
+    folds: CandidateTable = field(default_factory=CandidateTable)  # they judge quick steps too
 
     def compare_models(self) -> Comparison:
         """Compare the two models."""
@@ -102,28 +89,27 @@ class Judge:
                 {task.name: (task.gold, task.similarities(self.before))},
                 {task.name: (task.gold, task.similarities(self.after))},
             )
-        before = score_tasks(self.task_set, self.before)
-        after = score_tasks(self.task_set, self.after)
-        documents = self.task_set.documents
+        table = self._table(self.choice, self.task_set.score(self.after))
         if self.choice in self.folds.scores:
-            before = join_scores([before, self.folds.scores[KEEP]])
-            after = join_scores([after, self.folds.scores[self.choice]])
-            documents = join_documents([documents, self.folds.documents])
-        return compare_scores(before, after, documents)
+            table = table.joined(self.folds)
+        return table.compare(self.choice)
 
     def compare_search(self, model: str, bm25_share: float) -> Comparison:
         """Compare the given model's search with one of these settings."""
         embeddings = self.before if model == KEEP else self.after
-        scores = score_tasks(self.task_set, embeddings)
+        scores = self.task_set.score(embeddings)
         if bm25_share:
-            words: dict[str, Search] = self.task_set.search_by_words()
-            scores = score_hybrid(embeddings, bm25_share, self.task_set, words)
-        before = score_tasks(self.task_set, self.before)
-        return compare_scores(before, scores, self.task_set.documents)
+            scores = self.task_set.score_hybrid(embeddings, bm25_share)
+        return self._table("search", scores).compare("search")
+
+    def _table(self, name: str, scores: TaskScores) -> CandidateTable:
+        """The scores of the given model, and other ones."""
+        before = self.task_set.score(self.before)
+        return CandidateTable({KEEP: before, name: scores}, self.task_set.documents)
 
 
 def judge_finalists(
-    finalists: Sequence[Judge], keeping_documents: Collection[str]
+    finalists: Sequence[Judge], first_keeps_documents: bool
 ) -> tuple[Judge, Comparison]:
     """The finalist that is chosen, or the one that comes nearest, and how it compares.
 
@@ -133,7 +119,7 @@ def judge_finalists(
 
     Args:
         finalists: one or two, the quick step first.
-        keeping_documents: the finalists after which documents keep their vectors.
+        first_keeps_documents: documents keep their vectors after the first one.
     """
     comparisons = [judge.compare_models() for judge in finalists]
     corrected = correct_for_number(comparisons)
@@ -142,76 +128,77 @@ def judge_finalists(
         first, second = finalists
         difference = Judge(first.task_set, first.after, second.after, second.choice)
         comparison = difference.compare_models()
-        if first.choice in keeping_documents:
-            chosen = int(comparison.verdict == "better")
-        else:
-            chosen = int(comparison.difference > 0)
+        is_second_chosen = comparison.difference > 0
+        if first_keeps_documents:
+            is_second_chosen = comparison.verdict == "better"
+        chosen = int(is_second_chosen)
     elif better:
         chosen = better[0]
     else:
-        chosen = min(range(len(finalists)), key=lambda index: -comparisons[index].difference)
+        chosen = max(range(len(finalists)), key=lambda index: comparisons[index].difference)
     return finalists[chosen], corrected[chosen]
 
 
 def correct_for_number(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """The comparisons with p-values corrected for their number, and verdicts that follow them.
+    """The comparisons with p-values corrected for their number by Holm's procedure, and verdicts
+    that follow them.
 
     Source: Holm, A simple sequentially rejective multiple test procedure (1979),
     https://www.jstor.org/stable/4615733.
     """
-    order = np.argsort([comparison.p for comparison in comparisons], kind="stable").tolist()
-    corrected = list(comparisons)
-    largest = 0.0
-    for rank, index in enumerate(order):
-        comparison = comparisons[index]
-        largest = min(1.0, max(largest, (len(order) - rank) * comparison.p))
-        is_open = comparison.verdict in ("better", "worse") and largest > SIGNIFICANT
+    # Here, because importing it takes half a second.
+    from statsmodels.stats.multitest import multipletests
+
+    p_values = [comparison.p for comparison in comparisons]
+    corrected = []
+    for comparison, p in zip(comparisons, multipletests(p_values, method="holm")[1], strict=True):
+        is_open = comparison.verdict in ("better", "worse") and p > SIGNIFICANT
         verdict = "not significant" if is_open else comparison.verdict
-        corrected[index] = replace(comparison, p=largest, verdict=verdict)
+        corrected.append(replace(comparison, p=float(p), verdict=verdict))
     return corrected
 
 
 def embed_tasks(model: SentenceTransformer, task_set: TaskSet) -> Embeddings:
     """The vectors of all texts of these tasks."""
-    return embed_texts(model, *task_texts(task_set.tasks), JUDGED_LENGTH)
+    return embed_texts(model, *texts_to_encode(task_set.tasks), JUDGED_LENGTH)
+
+
+def verdict_of(comparison: Comparison, task_set: TaskSet, before: str, after: str) -> Verdict:
+    """What tasks say of two models or searches."""
+    judge, measure = judge_in_words(task_set.tasks, comparison.cases)
+    return Verdict.of(comparison, before=before, after=after, judge=judge, measure=measure)
 
 
 def model_verdict(
-    comparison: Comparison, task_set: TaskSet, model: str, choice: str, candidates: int
+    comparison: Comparison,
+    task_set: TaskSet,
+    model: str,
+    choice: str,
+    candidates: int,
+    gained: bool = True,
 ) -> Verdict:
-    """What the judging documents say of the chosen candidate."""
-    judge, measure = judge_in_words(task_set.tasks, comparison.cases)
-    verdict = Verdict.of(comparison, before=model, after=choice, judge=judge, measure=measure)
-    if verdict.word == "better":
+    """What the judging documents say of the chosen candidate.
+
+    If no candidate has ``gained`` on the choosing documents, nothing was judged, and ``comparison``
+    is that of the best one on these. A verdict that keeps the model says how large a difference the
+    judge sees in 80 of 100 races.
+    """
+    verdict = verdict_of(comparison, task_set, model, choice)
+    if not gained:
+        reason = f"none of {candidates} candidates gained on the documents that choose"
+    elif verdict.word == "better":
         advice = f"Use the new model ({choice}) for documents like these."
+        return replace(verdict, advice=advice)
     elif verdict.word == "not tested":
-        advice = f"{verdict.advice}"
+        return verdict
     else:
-        advice = (
-            f"Keep {model}: the best of {candidates} candidates is not significantly better. "
-            f"{visible_difference(comparison, judge)}"
-        )
-        verdict = replace(verdict, word="no difference found")
-    return replace(verdict, advice=advice)
-
-
-def verdict_without_gain(
-    comparison: Comparison, task_set: TaskSet, model: str, best: str, candidates: int
-) -> Verdict:
-    """The verdict if no candidate gained on the choosing documents, so that nothing was judged."""
-    judge, measure = judge_in_words(task_set.tasks, comparison.cases)
-    verdict = Verdict.of(comparison, before=model, after=best, judge=judge, measure=measure)
+        reason = f"the best of {candidates} candidates is not significantly better"
+    points = 100 * POWER * (comparison.high - comparison.low) / 2
     advice = (
-        f"Keep {model}: none of {candidates} candidates gained on the documents that choose. "
-        f"{visible_difference(comparison, judge)}"
+        f"Keep {model}: {reason}. "
+        f"Differences under about {points:.1f} points cannot be seen with {verdict.judge}."
     )
     return replace(verdict, word="no difference found", advice=advice)
-
-
-def visible_difference(comparison: Comparison, judge: str) -> str:
-    """How large a difference this judge sees in 80 of 100 races."""
-    points = 100 * POWER * (comparison.high - comparison.low) / 2
-    return f"Differences under about {points:.1f} points cannot be seen with {judge}."
 
 
 def search_verdict(
@@ -219,29 +206,17 @@ def search_verdict(
 ) -> BestSearch:
     """What the judging documents say of a search."""
     name, share = settings
-    judge, measure = judge_in_words(task_set.tasks, comparison.cases)
-    after = search_in_words(name, share)
-    verdict = Verdict.of(comparison, before=model, after=after, judge=judge, measure=measure)
+    after = "the given model" if name == KEEP else name
+    action = "Keep the model" if name == KEEP else "Use the new model"
+    if share:
+        after += f" with {share:g} BM25"
+        action += f" and add {share:g} BM25"
+    verdict = verdict_of(comparison, task_set, model, after)
     if verdict.word != "better":
         advice = f"Keep the search by {model} alone."
         return BestSearch(KEEP, 0.0, replace(verdict, advice=advice))
     points = f"{100 * comparison.difference:+.1f} points"
     is_labelled = not isinstance(task_set.tasks[0], DocumentTask)
     judged_on = "your labels" if is_labelled else "tasks made from your documents"
-    advice = f"{search_advice(name, share)}: {points} on {judged_on}"
+    advice = f"{action}: {points} on {judged_on}"
     return BestSearch(name, share, replace(verdict, advice=advice))
-
-
-def search_in_words(model: str, bm25_share: float) -> str:
-    """A search as a verdict names it."""
-    name = "the given model" if model == KEEP else model
-    return f"{name} with {bm25_share:g} BM25" if bm25_share else name
-
-
-def search_advice(model: str, bm25_share: float) -> str:
-    """What to change in the search."""
-    if not bm25_share:
-        return "Use the new model"
-    if model == KEEP:
-        return f"Keep the model and add {bm25_share:g} BM25"
-    return f"Use the new model and add {bm25_share:g} BM25"

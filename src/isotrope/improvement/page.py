@@ -1,17 +1,18 @@
 """What a race found: a table of all candidates, a page, and the card of the chosen model."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
+from math import nan
 from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
 from isotrope.evaluation.verdict import signed
-from isotrope.improvement.candidates import RANKINGS, Candidate
+from isotrope.improvement.candidates import RANKINGS, CandidateTrainer, MadeCandidate
 from isotrope.improvement.general import SHIPPED
-from isotrope.improvement.race import Race
 from isotrope.improvement.result import RaceResult
-from isotrope.improvement.scores import KEEP, judging_tasks
+from isotrope.improvement.scores import KEEP, mean_score
 from isotrope.improvement.steps import QUERY_MAP, cites_of
 from isotrope.report.card import Card, Data, Step
 from isotrope.report.comparison import WORDS
@@ -36,11 +37,12 @@ def candidates_table(result: RaceResult) -> Table:
     task, all on the choosing documents.
     """
     tasks = list(result.table[KEEP])
-    means = {name: _mean(scores) for name, scores in result.table.items()}
+    means = {name: mean_score(scores) for name, scores in result.table.items()}
     names = sorted(means, key=lambda name: means[name], reverse=True)
-    columns = [[result.table[name][task] for name in names] for task in tasks]
-    marks = best_marks([[means[name] for name in names]], [False])
-    marks |= best_marks(columns, [False] * len(columns), first=4)
+    gain = interval = [nan] * len(names)  # they are not marked
+    columns = [[means[name] for name in names], gain, interval]
+    columns += [[result.table[name][task] for name in names] for task in tasks]
+    marks = best_marks(columns, [False] * len(columns))
     return Table(
         "All candidates, the best mean first",
         ["candidate", "mean", "gain", "95 %", *tasks],
@@ -48,11 +50,6 @@ def candidates_table(result: RaceResult) -> Table:
         marks,
         notes=[f"→ marks the choice. {RULE}", *result.notes],
     )
-
-
-def _mean(scores: Mapping[str, float]) -> float:
-    tasks = judging_tasks(scores)
-    return sum(scores[task] for task in tasks) / len(tasks)
 
 
 def _candidate_row(result: RaceResult, name: str, mean: float) -> list[str]:
@@ -68,12 +65,10 @@ def _candidate_row(result: RaceResult, name: str, mean: float) -> list[str]:
 
 def choice_page(record: Mapping[str, Any]) -> Page:
     """The page of a race: what to do, a bar and a row for every candidate, and how to switch."""
-    result = RaceResult.of(record)
-    tables = []
+    result = RaceResult.model_validate(record)
+    tables = [candidates_table(result)]
     if result.searched and result.searched["shown"]["told"]:
-        tables.append(examples_table(result.searched["shown"]))
-    if result.table:
-        tables.append(candidates_table(result))
+        tables.insert(0, examples_table(result.searched["shown"]))
     return Page(
         title=f"Improve: {result.model}",
         lead=[*advice_lines(result), *question_lines(result), *teacher_lines(result)],
@@ -87,13 +82,11 @@ def choice_page(record: Mapping[str, Any]) -> Page:
 
 def left_out_tables(result: RaceResult) -> list[Table]:
     """What was left out, a row for each reason."""
-    names_of: dict[str, list[str]] = {}
+    names_of = defaultdict[str, list[str]](list)
     for name, reason in result.left_out.items():
-        names_of.setdefault(reason, []).append(name)
-    if not names_of:
-        return []
+        names_of[reason].append(name)
     rows = [[reason, "; ".join(names)] for reason, names in names_of.items()]
-    return [Table("Left out", ["reason", "candidates"], rows, words=2)]
+    return [Table("Left out", ["reason", "candidates"], rows, words=2)] if rows else []
 
 
 def choice_figures(result: RaceResult) -> list[PageFigure]:
@@ -119,7 +112,10 @@ def what_to_do(result: RaceResult) -> str:
         return "Keep your model: no candidate was found to be better."
     cost = "For the switch, all documents are encoded again."
     if result.keeps_documents:
-        cost = "Your documents keep their vectors, so nothing is encoded again; searches need encode_query."
+        cost = (
+            "Your documents keep their vectors, so nothing is encoded again; searches need "
+            "encode_query."
+        )
     elif (result.verdict.difference or 0.0) < SMALL:
         cost = "The gain is small, and the switch means that all documents are encoded again."
     return f"Use the new model: {_why(result)}. {cost}"
@@ -222,12 +218,15 @@ def general_lines(result: RaceResult) -> list[str]:
     ]
 
 
-def choice_card(race: Race, result: RaceResult, model: SentenceTransformer) -> Card:
+def choice_card(
+    trainers: Mapping[str, CandidateTrainer], result: RaceResult, model: SentenceTransformer
+) -> Card:
     """The card of the chosen candidate: that of the model or training that it comes from, and how
     it was chosen.
     """
-    candidate, step = race.made[result.choice]
-    trainer = race.trainers[candidate.start]
+    made = result.made[result.choice]
+    candidate = made.encoder
+    trainer = trainers[candidate.start]
     is_ranked = candidate.recipe == RANKINGS
     origin = trainer.model
     if candidate.recipe and not is_ranked:
@@ -241,8 +240,8 @@ def choice_card(race: Race, result: RaceResult, model: SentenceTransformer) -> C
             data=Data.of(
                 trainer.documents.paths, len(documents), trainer.trained_on, documents.key
             ),
-            settings=_card_settings(candidate, step),
-            cites=cites_of(QUERY_MAP if is_ranked else step),
+            settings=_card_settings(made),
+            cites=cites_of(QUERY_MAP if is_ranked else made.step),
             limits=["It was chosen for the documents above. It may fit other text less well."],
         )
         card = card.then(chosen, model).describing(model, result.keeps_documents)
@@ -251,13 +250,14 @@ def choice_card(race: Race, result: RaceResult, model: SentenceTransformer) -> C
     return card.judged(result.verdict, replace(table, notes=notes))
 
 
-def _card_settings(candidate: Candidate, step: str) -> list[tuple[str, str, str]]:
+def _card_settings(made: MadeCandidate) -> list[tuple[str, str, str]]:
     """How a candidate was made: what, its value, and where that is from."""
+    candidate = made.encoder
     settings = {"pooling": candidate.pooling or "the model's own"}
     if candidate.recipe == RANKINGS:
         settings["training"] = f"{2 * candidate.pairs:,} queries"
         settings["read by the trained encoder"] = "queries only"
     if candidate.recipe:
         settings["share of the trained weights"] = f"{candidate.share:g}"
-    settings["post step"] = step or "none"
+    settings["post step"] = made.step or "none"
     return [(key, value, "chosen in a race") for key, value in settings.items()]

@@ -93,7 +93,7 @@ class Workload:
             for candidate in self.untrained
             if reads_maps(candidate)
         )
-        share = min(1.0, FITTING_SHARE * self.seconds / max(seconds, 1e-9))
+        share = min(1.0, FITTING_SHARE * self.seconds / seconds)
         return int(share * self.fitting_documents)
 
     def cross_fitting(self, fitting: int) -> int:
@@ -102,22 +102,20 @@ class Workload:
         count = min(fitting, int(words / max(self.words_judging, 1.0)))
         return count if self.judged_by_documents and count >= FEWEST_JUDGING else 0
 
-    def cross_fitting_seconds(self, count: int) -> float:
-        """Seconds that cross-fitting with so many documents takes."""
-        if not count:
-            return 0.0
-        return CROSS_FITTING_SECONDS + count * self.words_judging / self.reading[""]
-
     def measuring(self, candidate: Candidate, choosing: int, fitting: int) -> float:
         """Seconds that it takes to measure a candidate."""
         words = choosing * self.words_choosing
         seconds = 0.0
         if reads_maps(candidate):
             seconds = MAPS_SECONDS
-            words += self.fitting_words * fitting / max(self.fitting_documents, 1)
+            words += self.fitting_words * fitting / self.fitting_documents
         elif candidate.steps:
             words += self.whitening_words
         return seconds + words / self.reading[candidate.start]
+
+    def trained_in(self, pairs: int) -> float:
+        """Seconds that a training takes."""
+        return STARTING + pairs / self.training
 
     def judging(self, judging: int) -> float:
         """Seconds for the verdict, the general pairs and what comes after."""
@@ -140,9 +138,8 @@ class Workload:
 class Teaching:
     """The further teachers that there is time for, and what they cost."""
 
-    teachers: list[str] = field(default_factory=list)
+    teachers: dict[str, float] = field(default_factory=dict)  # name -> seconds that it reads
     left_out: dict[str, str] = field(default_factory=dict)  # name -> why
-    seconds: dict[str, float] = field(default_factory=dict)  # name of a work -> estimate
 
 
 def reads_maps(candidate: Candidate) -> bool:
@@ -159,27 +156,29 @@ def make_plan(workload: Workload, teaching: Teaching) -> Plan:
     choosing, judging = workload.choosing_and_judging()
     fitting = workload.fitting()
     cross_fitting = workload.cross_fitting(fitting)
-    seconds = dict(teaching.seconds)
+    seconds = {f"teacher {name}": reading for name, reading in teaching.teachers.items()}
     for candidate in workload.untrained:
         seconds[candidate.name] = workload.measuring(candidate, choosing, fitting)
-    seconds[KEEP] += workload.cross_fitting_seconds(cross_fitting)
+    if cross_fitting:
+        words = cross_fitting * workload.words_judging
+        seconds[KEEP] += CROSS_FITTING_SECONDS + words / workload.reading[""]
     seconds["judging"] = workload.judging(judging)
 
-    left = workload.seconds - sum(seconds.values())
+    left = SAFETY * (workload.seconds - sum(seconds.values()))
     trained = Candidate(name="trained", steps=("whitening",))
-    measuring = workload.measuring(trained, choosing, fitting) * (
-        workload.reading[""] / workload.slowest
-    )
-    short, long = plan_trainings(SAFETY * left, workload, measuring)
+    measuring = workload.measuring(trained, choosing, fitting)
+    measuring *= workload.reading[""] / workload.slowest
+    short, long = plan_trainings(left, workload, measuring)
     if not short:  # time that no training can use judges
-        judging = workload.more_judging(judging, SAFETY * left)
+        judging = workload.more_judging(judging, left)
         seconds["judging"] = workload.judging(judging)
     for number, pairs in enumerate(short, start=1):
-        seconds[f"training {number}"] = STARTING + pairs / workload.training + measuring
+        seconds[f"training {number}"] = workload.trained_in(pairs) + measuring
     for number, pairs in enumerate(long, start=1):
-        is_longer = pairs > short[0]
-        training = STARTING + pairs / workload.training + measuring if is_longer else 0.0
-        seconds[f"longer training {number}"] = training + measuring  # of the average
+        longer = f"longer training {number}"
+        seconds[longer] = measuring  # of the average
+        if pairs > short[0]:
+            seconds[longer] += workload.trained_in(pairs) + measuring
     return Plan(
         choosing=choosing,
         judging=judging,
@@ -218,21 +217,21 @@ def plan_trainings(
         enough = workload.recipes > 0 and pairs >= FEWEST_PAIRS_OF_ONE
         return ((pairs,), (pairs,)) if enough else ((), ())
 
-    left = seconds - count * (STARTING + pairs / workload.training + measuring)
+    left = seconds - count * (workload.trained_in(pairs) + measuring)
     better_half = (count + 1) // 2
-    weights = range(better_half, 0, -1)
-    longer = [affordable(left * weight / sum(weights), measurements=2) for weight in weights]
-    # A training that would hardly be longer is not repeated: the short one is averaged.
-    return (pairs,) * count, tuple(
-        long_pairs if long_pairs > 1.2 * pairs else pairs for long_pairs in longer
-    )
+    long = []
+    for weight in range(better_half, 0, -1):
+        longer = affordable(left * weight / sum(range(better_half + 1)), measurements=2)
+        # A training that would hardly be longer is not repeated: the short one is averaged.
+        long.append(longer if longer > 1.2 * pairs else pairs)
+    return (pairs,) * count, tuple(long)
 
 
 def minutes_for_trainings(workload: Workload, plan: Plan) -> int:
     """About how many minutes a race with all kinds of training needs."""
-    training = STARTING + FEWEST_PAIRS / workload.training
+    trainings = workload.recipes * workload.trained_in(FEWEST_PAIRS)
     without_trainings = sum(value for name, value in plan.seconds.items() if "training" not in name)
-    seconds = workload.recipes * training / (SAFETY * SHORT_SHARE) + without_trainings
+    seconds = trainings / (SAFETY * SHORT_SHARE) + without_trainings
     return max(1, round(seconds / 60))
 
 
@@ -247,7 +246,7 @@ def read_plan(source: str | Path | Mapping[str, Any] | Plan) -> Plan:
         return Plan.model_validate(source)
     except ValidationError as error:
         first = error.errors()[0]
-        number = ".".join(str(part) for part in first["loc"])
+        number = ".".join(map(str, first["loc"]))
         raise UserError(
             f"the plan cannot be read: {number}: {first['msg']}",
             "name the folder of an improvement that this version of isotrope has made",

@@ -1,14 +1,12 @@
 """What a race needs before it begins: the parts of the documents, the tasks, and the plan."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
 
-from isotrope.console.progress import tell, watch
+from isotrope.console.progress import tell
 from isotrope.encoder import load
 from isotrope.encoder.fast.dtype import AUTO
 from isotrope.encoder.locate import is_bare
@@ -24,7 +22,6 @@ from isotrope.improvement.candidates import (
     recipes_for,
 )
 from isotrope.improvement.clock import Clock
-from isotrope.improvement.cross_fit import Fold, make_folds
 from isotrope.improvement.models import Models
 from isotrope.improvement.plan import (
     MOST_ROUNDS,
@@ -32,7 +29,6 @@ from isotrope.improvement.plan import (
     Plan,
     Teaching,
     Workload,
-    make_plan,
 )
 from isotrope.improvement.scores import KEEP
 from isotrope.improvement.speed import reading_speed, training_speed
@@ -47,8 +43,8 @@ from isotrope.improvement.split import (
 )
 from isotrope.improvement.steps import MAPS, FittingSet
 from isotrope.improvement.tasks import (
+    FEWEST_SPLIT_LABELS,
     TaskSet,
-    can_be_split,
     count_words,
     label_tasks,
     split_labels,
@@ -57,7 +53,7 @@ from isotrope.improvement.tasks import (
 )
 from isotrope.text import TextSource
 from isotrope.text.corpus import Document, Documents
-from isotrope.text.permutation import evenly
+from isotrope.text.permutation import RowIds, evenly
 
 SAMPLE = 150  # documents that are looked at before the plan
 MOST_TITLED = 0.5  # share of documents with titles from which trainings on titles are tried
@@ -87,8 +83,8 @@ class Material:
 
     @property
     def _labels_choose(self) -> bool:
-        """Whether some labels choose, and the others judge."""
-        return can_be_split(self.labels)
+        """Whether there are so many labels that some choose and the others judge."""
+        return self.labels is not None and self.labels.size >= FEWEST_SPLIT_LABELS
 
     def sample(self) -> list[Document]:
         """Some documents, evenly spread."""
@@ -104,6 +100,12 @@ class Material:
             is_searched=not isinstance(self.labels, GradedPairs),
         )
 
+    def fitting_set(self, rows: RowIds | None = None) -> FittingSet:
+        """What post steps are fitted on: some of these rows, or of all."""
+        if rows is None:
+            rows = self.documents.split(0, self.seed)[0]
+        return FittingSet.of(self.documents, rows, self.seed)
+
     def most_cases(self) -> tuple[int, int]:
         """How many documents, or labels, may choose and judge at most."""
         if self.labels is None or self._labels_choose:
@@ -114,14 +116,14 @@ class Material:
 
     def words_a_case(self) -> tuple[float, float]:
         """Words of a document, or of a label, that chooses, and of one that judges."""
-        if self.labels is not None and self._labels_choose:
-            words = count_words(self.labels.texts) / self.labels.size
-            return words, words
+        words_of_label = 0.0
+        if self.labels is not None:
+            words_of_label = count_words(self.labels.texts) / self.labels.size
+        if self._labels_choose:
+            return words_of_label, words_of_label
         sample = self.sample()
         words = tasks_from_documents(sample, self.seed).words / len(sample)
-        if self.labels is None:
-            return words, words
-        return words, count_words(self.labels.texts) / self.labels.size
+        return words, words if self.labels is None else words_of_label
 
     def split(self, plan: Plan) -> Split:
         """The documents that nothing is fitted on, and the others."""
@@ -133,30 +135,13 @@ class Material:
         """The tasks that choose, and those that judge."""
         if self.labels is not None and self._labels_choose:
             return split_labels(self.labels, plan.choosing, plan.judging)
-        choosing = tasks_from_documents(list(self.documents.each(split.choosing)), self.seed)
+        choosing = self._tasks(split.choosing)
         if self.labels is not None:
             return choosing, label_tasks(self.labels, "judge")
-        return choosing, tasks_from_documents(list(self.documents.each(split.judging)), self.seed)
+        return choosing, self._tasks(split.judging)
 
-
-def fitting_set_of(material: Material, split: Split, plan: Plan) -> FittingSet:
-    """What post steps are fitted on."""
-    fitting_set = FittingSet.of(material.documents, split.fitting, material.seed)
-    return fitting_set.part(plan.fitting)
-
-
-def cross_fitting_folds(
-    material: Material, fitting_set: FittingSet, plan: Plan, choosing: TaskSet, judging: TaskSet
-) -> list[Fold]:
-    """The folds in which documents of the fitting set choose and judge quick steps too.
-
-    There are none if labels judge, or if the choosing and the judging tasks are different ones.
-    """
-    tasks = [task.name for task in judging.tasks]
-    same_tasks = tasks == [task.name for task in choosing.tasks]
-    if material.labels is not None or not plan.cross_fitting or not same_tasks:
-        return []
-    return make_folds(material.documents, fitting_set, plan.cross_fitting, tasks)
+    def _tasks(self, rows: RowIds) -> TaskSet:
+        return tasks_from_documents(list(self.documents.each(rows)), self.seed)
 
 
 def trainers_of(
@@ -166,7 +151,6 @@ def trainers_of(
     collection = material.collection()
     trainers = {}
     for name, model in models.starts.items():
-        recipes = recipes_for(is_bare(model), collection)
         trainers[name] = CandidateTrainer(
             model,
             material.source,
@@ -174,7 +158,7 @@ def trainers_of(
             len(material.documents) - held_out,
             material.seed,
             folder,
-            {recipe.name: recipe for recipe in recipes},
+            {recipe.name: recipe for recipe in recipes_for(is_bare(model), collection)},
         )
     return trainers
 
@@ -192,16 +176,11 @@ def untrained_candidates(models: Models) -> list[Candidate]:
 
 
 def measure_workload(
-    models: Models,
-    material: Material,
-    trainers: Mapping[str, CandidateTrainer],
-    clock: Clock,
-    general_words: int,
+    models: Models, material: Material, clock: Clock, general_words: int
 ) -> Workload:
     """Measure how fast the models read and are trained, and count what there is to do."""
     choosing, judging = material.most_cases()
-    fitting_rows = material.documents.split(0, material.seed)[0]
-    fitting_set = FittingSet.of(material.documents, fitting_rows, material.seed)
+    fitting_set = material.fitting_set()
     queries, documents = fitting_set.texts(MAPS)
 
     reading: dict[str, float] = {}
@@ -222,14 +201,14 @@ def measure_workload(
         words_choosing=words_choosing,
         words_judging=words_judging,
         fitting_documents=len(documents),
-        fitting_words=count_words(queries) + count_words(documents),
+        fitting_words=count_words([*queries, *documents]),
         whitening_words=count_words(fitting_set.whitening_queries),
         general_words=general_words,
         reading=reading,
         training=training,
         untrained=untrained_candidates(models),
         judged_by_documents=material.labels is None,
-        recipes=len(trainers[""].recipes),
+        recipes=len(recipes_for(is_bare(models.given), material.collection())),
         most_pairs=MOST_ROUNDS * max(0, trained_on),
     )
 
@@ -243,37 +222,15 @@ def plan_teaching(models: Models, material: Material, seconds: float) -> Teachin
     if not models.teachers:
         return teaching
 
-    rows = material.documents.split(0, material.seed)[0]
-    fitting_set = FittingSet.of(material.documents, rows, material.seed)
-    tasks = tasks_from_documents(material.sample(), material.seed)
+    tasks = tasks_from_documents(material.sample(), material.seed).tasks
+    queries, documents = texts_to_encode(tasks, material.fitting_set(), MAPS)
+    words = count_words([*queries, *documents])
     for name, where in models.teachers.items():
-        needed = _reading_seconds(where, tasks, fitting_set)
+        needed = words / reading_speed(load(where, dtype=AUTO), documents)
         if needed > TEACHER_SHARE * seconds:
             minutes = needed / 60
             teaching.left_out[name] = f"it would take {minutes:.0f} minutes to read the texts"
             continue
-        teaching.teachers.append(name)
-        teaching.seconds[f"teacher {name}"] = needed
+        teaching.teachers[name] = needed
         seconds -= needed
     return teaching
-
-
-def _reading_seconds(where: str, tasks: TaskSet, fitting_set: FittingSet) -> float:
-    """Seconds in which another model reads all that maps are learned from."""
-    queries, documents = texts_to_encode(tasks.tasks, fitting_set, MAPS)
-    return count_words([*queries, *documents]) / reading_speed(load(where, dtype=AUTO), documents)
-
-
-def plan_race(
-    models: Models,
-    material: Material,
-    trainers: Mapping[str, CandidateTrainer],
-    clock: Clock,
-    general_words: int,
-    console: Console,
-) -> tuple[Plan, Workload]:
-    """Turn the time that is left into a plan."""
-    with watch("planning", console):
-        teaching = plan_teaching(models, material, clock.left)
-        workload = measure_workload(models, material, trainers, clock, general_words)
-    return make_plan(workload, teaching), workload

@@ -17,25 +17,29 @@ from sentence_transformers import SentenceTransformer
 from isotrope.console.progress import watch
 from isotrope.encoder.embed import freed_memory
 from isotrope.errors import UserError
-from isotrope.evaluation.search import Search
+from isotrope.evaluation.embed import Embeddings
 from isotrope.improvement.candidates import (
     RANKINGS,
     Candidate,
     CandidateTrainer,
+    MadeCandidate,
     join_names,
 )
-from isotrope.improvement.choose import CandidateTable, choose_finalists
+from isotrope.improvement.choose import choose_finalists
 from isotrope.improvement.clock import Clock
-from isotrope.improvement.cross_fit import QUICK_STEPS, Fold, join_documents, join_scores
+from isotrope.improvement.cross_fit import QUICK_STEPS, Fold
 from isotrope.improvement.measure import CandidateScores, RaceFiles, measure_candidate
 from isotrope.improvement.plan import Plan, reads_maps
-from isotrope.improvement.scores import KEEP, TaskScores, mean_score
+from isotrope.improvement.scores import (
+    KEEP,
+    CandidateTable,
+    SearchScores,
+    TaskScores,
+    mean_score,
+)
 from isotrope.improvement.steps import MAPS, WHITENINGS, FittingSet
 from isotrope.improvement.tasks import TaskSet, texts_to_encode
-from isotrope.improvement.teachers import (
-    Rankings,
-    TeachingModel,
-)
+from isotrope.improvement.teachers import Rankings, read_teacher
 from isotrope.store.files import read_record, write_json
 
 NOTES = "race.json"
@@ -73,7 +77,7 @@ class Notes(BaseModel):
 
 @dataclass
 class Race:
-    """Measures the candidates of a plan in a folder. What is there already is not measured again."""
+    """Measures the candidates of a plan in a folder. What is there is not measured again."""
 
     plan: Plan
     trainers: Mapping[str, CandidateTrainer]  # by start; "" is the given model
@@ -87,61 +91,52 @@ class Race:
     console: Console
 
     scores: dict[str, TaskScores] = field(default_factory=dict)  # by candidate
-    hybrids: dict[str, dict[float, TaskScores]] = field(default_factory=dict)  # by BM25's share
+    searches: SearchScores = field(default_factory=dict)  # the share 0 is the candidate alone
     encoders: list[Candidate] = field(default_factory=list)  # that were measured, in order
-    made: dict[str, tuple[Candidate, str]] = field(default_factory=dict)  # encoder and post step
+    made: dict[str, MadeCandidate] = field(default_factory=dict)  # by name
     given: CandidateScores = field(default_factory=CandidateScores)  # of the model as it is
 
     def run(self) -> None:
         """Do the plan."""
         self.notes.left_out.update(self.plan.left_out)
         for candidate in self.plan.candidates:
-            self.try_candidate(candidate, self.plan.seconds.get(candidate.name, 0.0))
+            self.try_candidate(candidate, candidate.name)
         if self.plan.short_trainings:
             self._train_in_turn()
 
+    @property
+    def table(self) -> CandidateTable:
+        """What was measured so far, on the choosing tasks."""
+        return CandidateTable(self.scores, self.task_set.documents)
+
     def finalists(self) -> list[str]:
-        """The candidates that are to be judged: at most a quick step and another one."""
-        traits = {
-            name: self.trainers[candidate.start].traits(candidate, step)
-            for name, (candidate, step) in self.made.items()
-        }
-        quick = self._quick_candidates()
-        others = {name: scores for name, scores in self.scores.items() if name not in quick}
-        return choose_finalists(
-            self._with_folds({name: self.scores[name] for name in (KEEP, *quick)}),
-            CandidateTable(others, self.task_set.documents),
-            traits,
-        )
+        """The candidates that are to be judged: at most a quick step and another one.
 
-    def _quick_candidates(self) -> list[str]:
-        """The given model with a quick step."""
-        return [
-            name
-            for name, (candidate, step) in self.made.items()
-            if candidate.name == KEEP and step in QUICK_STEPS
-        ]
+        The fold that chooses sees the given model with quick steps too.
+        """
+        quick = {KEEP: self.scores[KEEP]}
+        others = dict(self.scores)
+        traits = {}
+        for name, made in self.made.items():
+            traits[name] = self.trainers[made.encoder.start].traits(made)
+            if made.encoder.name == KEEP and made.step in QUICK_STEPS:
+                quick[name] = others.pop(name)
 
-    def _with_folds(self, scores: Mapping[str, TaskScores]) -> CandidateTable:
-        """The scores of quick steps, also on the documents of the fold that chooses."""
+        quick_table = CandidateTable(quick, self.task_set.documents)
         folds = self.given.cross_fitted.choosing
-        documents = self.task_set.documents
-        if not folds.scores:
-            return CandidateTable(scores, documents)
-        joined = {
-            name: join_scores([scores[name], folds.scores[name]])
-            for name in scores
-            if name in folds.scores
-        }
-        return CandidateTable(joined, join_documents([documents, folds.documents]))
+        if folds.scores:
+            quick_table = quick_table.joined(folds)
+        return choose_finalists(
+            quick_table, CandidateTable(others, self.task_set.documents), traits
+        )
 
     def model(self, name: str) -> SentenceTransformer:
         """The encoder of a candidate, with its post step as its last layer."""
-        candidate, step = self.made[name]
-        encoder = self.trainers[candidate.start].encoder(candidate)
-        if not step:
+        made = self.made[name]
+        encoder = self.trainers[made.encoder.start].encoder(made.encoder)
+        if not made.step:
             return encoder
-        return self.files.step(candidate, name).add_to(encoder)
+        return self.files.step(made.encoder, name).add_to(encoder)
 
     def plan_done(self) -> Plan:
         """What was done, as a plan without any choice left."""
@@ -159,33 +154,26 @@ class Race:
         """What was measured, on this many documents."""
         return RaceFiles.of(self.folder, self.plan)
 
-    @cached_property
-    def searches_by_words(self) -> dict[str, Search]:
-        """Task -> BM25's search."""
-        return self.task_set.search_by_words()
-
     def _train_in_turn(self) -> None:
         """Train all recipes shortly, and then the better half for longer."""
-        start = self._best_untrained()
+        start = max(self._untrained(), key=self._best_score)
         recipes = self._possible_recipes(start)
-        short = dict(zip(recipes, self.plan.short_trainings, strict=False))
-        for recipe in recipes[len(short) :]:
+        for recipe in recipes[len(self.plan.short_trainings) :]:
             self.leave_out(recipe, NO_TIME)
 
-        measured: dict[str, Candidate] = {}
-        for number, (recipe, pairs) in enumerate(short.items(), start=1):
+        trained: dict[str, Candidate] = {}
+        short = zip(recipes, self.plan.short_trainings, strict=False)
+        for number, (recipe, pairs) in enumerate(short, start=1):
             candidate = self._training(start, recipe, pairs)
-            seconds = self.plan.seconds.get(f"training {number}", 0.0)
-            if self.try_candidate(candidate, seconds):
-                measured[recipe] = candidate
+            if self.try_candidate(candidate, f"training {number}"):
+                trained[recipe] = candidate
 
-        ranked = sorted(measured, key=lambda recipe: -self._best_score(measured[recipe]))
-        better = dict(zip(ranked, self.plan.long_trainings, strict=False))
-        for number, (recipe, pairs) in enumerate(better.items(), start=1):
+        ranked = sorted(trained, key=lambda recipe: -self._best_score(trained[recipe]))
+        long = zip(ranked, self.plan.long_trainings, strict=False)
+        for number, (recipe, pairs) in enumerate(long, start=1):
             candidate = self._training(start, recipe, pairs)
-            seconds = self.plan.seconds.get(f"longer training {number}", 0.0)
-            if candidate == measured[recipe] or self.try_candidate(candidate, seconds):
-                self.try_candidate(candidate.averaged(), 0.0)
+            if self.try_candidate(candidate, f"longer training {number}"):
+                self.try_candidate(candidate.averaged(), "")  # no training
 
     def _training(self, start: Candidate, recipe: str, pairs: int) -> Candidate:
         steps = () if recipe == RANKINGS else self._helpful_whitenings()
@@ -209,32 +197,27 @@ class Race:
     def _untrained(self) -> list[Candidate]:
         return [candidate for candidate in self.encoders if not candidate.recipe]
 
-    def _best_untrained(self) -> Candidate:
-        """The best model to begin with."""
-        return max(self._untrained(), key=self._best_score)
-
     def _best_score(self, candidate: Candidate) -> float:
         """The score of an encoder, alone or with its best post step."""
         return max(
             mean_score(self.scores[name])
-            for name, _ in candidate.with_steps()
-            if name in self.scores
+            for name, made in self.made.items()
+            if made.encoder.name == candidate.name
         )
 
     def _helpful_whitenings(self) -> tuple[str, ...]:
         """The whitenings that raised the score of any model that is not trained."""
         helpful = set()
-        for candidate in self._untrained():
-            score = mean_score(self.scores[candidate.name])
-            for name, step in candidate.with_steps():
-                if name in self.scores and mean_score(self.scores[name]) > score:
-                    helpful.add(step)
+        for name, made in self.made.items():
+            alone = self.scores[made.encoder.name]
+            if not made.encoder.recipe and mean_score(self.scores[name]) > mean_score(alone):
+                helpful.add(made.step)
         return tuple(step for step in WHITENINGS if step in helpful)
 
-    def try_candidate(self, candidate: Candidate, seconds: float) -> bool:
+    def try_candidate(self, candidate: Candidate, work: str) -> bool:
         """Make and measure an encoder, if it fits into the time -> whether it is measured.
 
-        ``seconds`` is how long that should take.
+        ``work`` is what the plan calls it, where it says how long that should take.
         """
         if candidate.name in self.scores:
             return True
@@ -242,6 +225,7 @@ class Race:
             return False
         measured = self.files.read(candidate)
         if measured is None:
+            seconds = self.plan.seconds.get(work, 0.0)
             if candidate.name != KEEP and not self._fits(seconds):
                 return self.leave_out(candidate.name, NO_TIME)
             began = self.clock.spent
@@ -251,7 +235,7 @@ class Race:
             self.files.write(candidate, measured)
             self.notes.planned += seconds
             self.notes.used += self.clock.spent - began
-            self.notes.write(self.folder, self.clock)
+            self._write_notes()
         self._add(candidate, measured)
         return True
 
@@ -262,11 +246,12 @@ class Race:
 
     def _add(self, candidate: Candidate, measured: CandidateScores) -> None:
         self.scores.update(measured.scores)
-        self.hybrids.update(measured.hybrids)
+        for name, hybrids in measured.hybrids.items():
+            self.searches[name] = {0.0: measured.scores[name], **hybrids}
         self.encoders.append(candidate)
         for name, step in candidate.with_steps():
             if name in measured.scores:
-                self.made[name] = (candidate, step)
+                self.made[name] = MadeCandidate(encoder=candidate, step=step)
         if candidate.name == KEEP:
             self._add_given(candidate, measured)
         score = 100 * mean_score(measured.scores[candidate.name])
@@ -283,27 +268,21 @@ class Race:
     def _measure(self, candidate: Candidate) -> CandidateScores:
         freed_memory.give_back()  # what trainings and measurements have left
         teachers = self.loaded_teachers if reads_maps(candidate) else {}
+        folds = self.folds if candidate.name == KEEP else ()
         with watch("measuring", self.console, candidate.name):
             encoder = self.trainers[candidate.start].encoder(candidate)
             return measure_candidate(
-                encoder,
-                candidate,
-                self.task_set,
-                self.fitting_set,
-                teachers,
-                self.searches_by_words,
-                self.folds if candidate.name == KEEP else (),
+                encoder, candidate, self.task_set, self.fitting_set, teachers, folds
             )
 
     @cached_property
-    def loaded_teachers(self) -> dict[str, TeachingModel]:
-        """The teachers of the plan, with what they have read."""
-        teachers: dict[str, TeachingModel] = {}
+    def loaded_teachers(self) -> dict[str, Embeddings]:
+        """All texts that maps need, as each teacher of the plan encodes them."""
+        teachers = {}
         texts = texts_to_encode(self.task_set.tasks, self.fitting_set, MAPS)
         for name in self.plan.teachers:
             with watch("reading", self.console, name):
-                where = self.teachers[name]
-                teachers[name] = TeachingModel.read(where, *texts, self.console.print)
+                teachers[name] = read_teacher(self.teachers[name], *texts, self.console.print)
         return teachers
 
     def _is_trained(self, candidate: Candidate) -> bool:
@@ -315,7 +294,7 @@ class Race:
             rankings = self._rankings(candidate)
             if rankings is None:  # a plan may come from a machine with other last digits
                 return self.leave_out(candidate.name, NO_TEACHER)
-        self.notes.write(self.folder, self.clock)
+        self._write_notes()
         try:
             with watch("training", self.console, candidate.name):
                 self.trainers[candidate.start].train(candidate, rankings)
@@ -324,7 +303,7 @@ class Race:
                 raise
             return self.leave_out(candidate.name, error.problem)
         self.notes.trained.append(candidate.run)
-        self.notes.write(self.folder, self.clock)
+        self._write_notes()
         return True
 
     def _rankings(self, candidate: Candidate) -> Rankings | None:
@@ -339,5 +318,8 @@ class Race:
         if name not in self.notes.left_out:
             self.notes.left_out[name] = why
             self.console.print(f"{name}: left out, {why}")
-            self.notes.write(self.folder, self.clock)
+            self._write_notes()
         return False
+
+    def _write_notes(self) -> None:
+        self.notes.write(self.folder, self.clock)

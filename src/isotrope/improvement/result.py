@@ -1,13 +1,12 @@
 """What a race found, as it is kept in result.json."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from isotrope.evaluation.significance import Comparison
 from isotrope.evaluation.verdict import Verdict
-from isotrope.improvement.candidates import Candidate
+from isotrope.improvement.candidates import MadeCandidate
 from isotrope.improvement.judge import BestSearch
 from isotrope.improvement.plan import Plan
 from isotrope.improvement.scores import KEEP
@@ -24,18 +23,6 @@ class CandidateGain(BaseModel):
     @classmethod
     def of(cls, comparison: Comparison) -> "CandidateGain":
         return cls(gain=comparison.difference, low=comparison.low, high=comparison.high)
-
-
-class MadeCandidate(BaseModel):
-    """How a candidate was made."""
-
-    encoder: Candidate
-    step: str  # its post step; "" if it has none
-
-    @property
-    def keeps_documents(self) -> bool:
-        """Whether documents keep the vectors of the given model."""
-        return self.encoder.keeps_documents(self.step)
 
 
 class RaceResult(BaseModel):
@@ -80,8 +67,3 @@ class RaceResult(BaseModel):
     def record(self) -> dict[str, Any]:
         """As JSON takes it."""
         return self.model_dump(mode="json")
-
-    @classmethod
-    def of(cls, record: Mapping[str, Any]) -> "RaceResult":
-        """What `record` gave."""
-        return cls.model_validate(record)

@@ -7,7 +7,6 @@ import numpy as np
 from sentence_transformers import SentenceTransformer
 
 from isotrope.encoder.embed import Vectors, vectors_of
-from isotrope.encoder.prompts import Role, has_roles
 from isotrope.evaluation.search import by_similarity, search_with
 from isotrope.evaluation.similarity import similarity_of
 from isotrope.text.bm25 import Bm25Index
@@ -28,25 +27,19 @@ class DocumentSearch:
         cls, model: SentenceTransformer, documents: Sequence[str], bm25_share: float
     ) -> "DocumentSearch":
         """Encode the documents."""
-        vectors = _encode(model, documents, "document")
+        vectors = vectors_of(model, documents, role="document")
         return cls(model, documents, vectors, Bm25Index.of(documents), bm25_share)
 
     def search(self, queries: Sequence[str], count: int) -> list[list[tuple[str, float]]]:
         """The best documents of each query, with their scores, the best first."""
-        vectors = _encode(self.model, queries, "query")
+        vectors = vectors_of(self.model, queries, role="query")
         by_model = by_similarity(vectors, self.vectors, similarity_of(self.model))
         searches = [by_model, self.index.search(list(queries))]
         search = search_with(searches, [1 - self.bm25_share, self.bm25_share])
-        scores = np.asarray(search(slice(None)))  # (Q, M)
+        scores = search(slice(None))  # (Q, M)
 
         hits = []
         for query_scores in scores:
             best = np.argsort(-query_scores, kind="stable")[:count]
             hits.append([(self.documents[row], float(query_scores[row])) for row in best])
         return hits
-
-
-def _encode(model: SentenceTransformer, texts: Sequence[str], role: Role) -> Vectors:
-    if has_roles(model):
-        return vectors_of(model, list(texts), role=role)
-    return vectors_of(model, list(texts))

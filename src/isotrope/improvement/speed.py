@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.util import batch_to_device
 
 from isotrope.encoder.embed import vectors_of
 from isotrope.encoder.fast.products import fast_products
@@ -37,15 +38,12 @@ def training_speed(model: SentenceTransformer, texts: Sequence[str], reading: fl
         texts: texts from which pairs of crops could be drawn.
         reading: words that it reads in a second, for a model that has no gradients.
     """
-    weights = [weight for weight in model.parameters() if weight.requires_grad]
-    if not weights:
+    if not any(weight.requires_grad for weight in model.parameters()):
         return reading / (PAIR_WORDS * STEP_COST)
 
     crops = [" ".join(text.split()[: PAIR_WORDS // 2]) for text in texts[: 2 * PAIRS]]
-    features = model.preprocess(crops * -(-2 * PAIRS // max(1, len(crops))))
-    features = {
-        name: value.to(model.device) for name, value in features.items() if hasattr(value, "to")
-    }
+    features = model.preprocess(crops * -(-2 * PAIRS // len(crops)))
+    features = batch_to_device(features, model.device)
     was_training = model.training
     model.train()
     _step(model, features)  # the first step is slower

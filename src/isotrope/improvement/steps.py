@@ -63,15 +63,12 @@ class FittingSet:
         return self.at(np.array(evenly(len(self.documents), count), dtype=np.int64))
 
     def at(self, places: RowIds) -> "FittingSet":
-        """The documents at these places, and their pseudo-queries."""
-        new_place = {place: new for new, place in enumerate(places.tolist())}
-        queries = self.pseudo_queries.part(
-            number
-            for number, document in enumerate(self.pseudo_queries.documents)
-            if document in new_place
-        )
-        queries = replace(queries, documents=[new_place[old] for old in queries.documents])
-        documents = [self.documents[place] for place in new_place]
+        """The documents at these places (P,), which rise, and their pseudo-queries."""
+        own = self.pseudo_queries.own
+        rows = np.flatnonzero(np.isin(own, places))
+        queries = self.pseudo_queries.part(rows)
+        queries = replace(queries, documents=np.searchsorted(places, own[rows]).tolist())
+        documents = [self.documents[place] for place in places]
         return FittingSet(documents, queries, self.seed, self.rows[places])
 
     @property
@@ -102,16 +99,15 @@ class FittedStep:
 
     def apply(self, embeddings: Embeddings) -> Embeddings:
         """The same texts as the model with this step encodes them."""
-        similarity = embeddings.similarity_fn_name
-        vectors = self._moved(embeddings.vectors)
-        moved = Embeddings(embeddings.texts, vectors, similarity=similarity)
-        if not self.queries_only and embeddings.queries is None:
-            return moved
-
-        queries = embeddings.queries or embeddings
-        moved_queries = Embeddings(queries.texts, self._moved(queries.vectors))
-        documents = embeddings if self.queries_only else moved
-        return Embeddings(documents.texts, documents.vectors, moved_queries, similarity)
+        queries = embeddings.queries
+        vectors = embeddings.vectors
+        if not self.queries_only:
+            vectors = self._moved(vectors)
+        elif queries is None:
+            queries = embeddings
+        if queries is not None:
+            queries = Embeddings(queries.texts, self._moved(queries.vectors))
+        return Embeddings(embeddings.texts, vectors, queries, embeddings.similarity_fn_name)
 
     def add_to(self, encoder: SentenceTransformer) -> SentenceTransformer:
         """The model with this step as its last layer."""

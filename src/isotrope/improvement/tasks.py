@@ -2,22 +2,20 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from isotrope.errors import UserError
-from isotrope.evaluation.document_tasks import (
-    HALVES,
-    DocumentTask,
-    make_document_tasks,
-)
-from isotrope.evaluation.search import Search
+from isotrope.evaluation.document_tasks import HALVES, DocumentTask, make_document_tasks
+from isotrope.evaluation.embed import Embeddings
+from isotrope.evaluation.search import Search, encoder_search, search_with
 from isotrope.evaluation.sets.graded_pairs import GradedPairs
 from isotrope.evaluation.sets.labels import Labels, in_words
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet
-from isotrope.improvement.scores import DocumentIds
+from isotrope.improvement.scores import DocumentIds, TaskDocuments, TaskScores
 from isotrope.improvement.steps import FittingSet
 from isotrope.text.bm25 import Bm25Index
 from isotrope.text.corpus import Document
@@ -38,8 +36,8 @@ class TaskSet:
     notes: list[str] = field(default_factory=list)  # a line for each task
 
     @property
-    def documents(self) -> dict[str, DocumentIds]:
-        """Task -> the document of each of its cases, for tasks that are made from documents."""
+    def documents(self) -> TaskDocuments:
+        """The document of each case, for tasks that are made from documents."""
         return {task.name: task.documents for task in self.tasks if isinstance(task, DocumentTask)}
 
     @property
@@ -56,19 +54,25 @@ class TaskSet:
         """All notes in one line, after what the tasks are for."""
         return f"{use}: {'; '.join(self.notes)}"
 
-    def search_by_words(self) -> dict[str, Search]:
+    @cached_property
+    def searches_by_words(self) -> dict[str, Search]:
         """Task -> BM25's search of its corpus."""
-        searches = {}
+        return {task.name: Bm25Index.of(task.corpus).search(task.queries) for task in self.searches}
+
+    def score(self, embeddings: Embeddings) -> TaskScores:
+        """The scores of a model."""
+        return {task.name: task.score(embeddings) for task in self.tasks}
+
+    def score_hybrid(self, embeddings: Embeddings, bm25_share: float) -> TaskScores:
+        """The scores of a search that adds BM25 to a model's cosines."""
+        scores = {}
         for task in self.searches:
-            queries, corpus = queries_and_corpus(task)
-            searches[task.name] = Bm25Index.of(corpus).search(queries)
-        return searches
-
-
-def queries_and_corpus(task: DocumentTask | RetrievalSet) -> tuple[list[str], list[str]]:
-    """The two sides of a search."""
-    searches = task.as_retrieval_set() if isinstance(task, DocumentTask) else task
-    return searches.queries, searches.corpus
+            by_model = encoder_search(embeddings, task.queries, task.corpus)
+            search = search_with(
+                [by_model, self.searches_by_words[task.name]], [1 - bm25_share, bm25_share]
+            )
+            scores[task.name] = task.score_search(search)
+        return scores
 
 
 def tasks_from_documents(documents: Sequence[Document], seed: int) -> TaskSet:
@@ -91,24 +95,17 @@ def tasks_from_documents(documents: Sequence[Document], seed: int) -> TaskSet:
     return TaskSet(tasks, notes)
 
 
-def can_be_split(labels: Labels | None) -> bool:
-    """Whether there are so many labels that some can choose and the others judge."""
-    return labels is not None and labels.size >= FEWEST_SPLIT_LABELS
-
-
 def split_labels(labels: Labels, choosing: int, judging: int) -> tuple[TaskSet, TaskSet]:
-    """Labels that choose, with a like share of the corpus, and at most ``judging`` of the others."""
+    """Labels that choose, with a like share of the corpus; and at most ``judging`` others."""
+    chooses = labels.part(choosing)
     if isinstance(labels, GradedPairs):
-        places = np.array(evenly(labels.size, choosing))
-        remaining = np.delete(np.arange(labels.size), places)
-        chooses: Labels = labels.rows(places)
-        judges: Labels = labels.rows(remaining).part(judging)
+        places = evenly(labels.size, choosing)
+        others: Labels = labels.rows(np.delete(np.arange(labels.size), places))
     else:
         answerable = np.flatnonzero(np.diff(labels.grades.indptr))
-        places = answerable[evenly(len(answerable), choosing)]
-        chooses = labels.part(choosing)
-        judges = _queries(labels, np.setdiff1d(answerable, places)).part(judging)
-    return label_tasks(chooses, "choose"), label_tasks(judges, "judge")
+        places = evenly(len(answerable), choosing)
+        others = _queries(labels, np.delete(answerable, places))
+    return label_tasks(chooses, "choose"), label_tasks(others.part(judging), "judge")
 
 
 def label_tasks(labels: Labels, role: str) -> TaskSet:
@@ -138,28 +135,23 @@ def judge_in_words(tasks: Sequence[Task], cases: int) -> tuple[str, str]:
     return f"{cases:,} of your own documents", measure
 
 
-def task_texts(tasks: Iterable[Task]) -> tuple[list[str], list[str]]:
-    """All queries of these tasks, and all their other texts, each text once."""
+def texts_to_encode(
+    tasks: Iterable[Task], fitting_set: FittingSet | None = None, steps: Sequence[str] = ()
+) -> tuple[list[str], list[str]]:
+    """All queries and all other texts that are encoded to score one encoder on these tasks, and to
+    fit these steps, each text once.
+    """
     queries: list[str] = []
     documents: list[str] = []
+    if fitting_set is not None:
+        queries, documents = map(list, fitting_set.texts(steps))
     for task in tasks:
         if isinstance(task, GradedPairs):  # both sides of a graded pair are read in one way
             documents += task.texts
         else:
-            task_queries, corpus = queries_and_corpus(task)
-            queries += task_queries
-            documents += corpus
+            queries += task.queries
+            documents += task.corpus
     return list(dict.fromkeys(queries)), list(dict.fromkeys(documents))
-
-
-def texts_to_encode(
-    tasks: Iterable[Task], fitting_set: FittingSet, steps: Sequence[str]
-) -> tuple[list[str], list[str]]:
-    """All queries and all other texts that are encoded to measure one encoder with these steps."""
-    fitting_queries, fitting_documents = fitting_set.texts(steps)
-    queries, documents = task_texts(tasks)
-    queries = list(dict.fromkeys([*fitting_queries, *queries]))
-    return queries, list(dict.fromkeys([*fitting_documents, *documents]))
 
 
 def count_words(texts: Iterable[str]) -> int:

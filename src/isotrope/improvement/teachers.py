@@ -20,21 +20,18 @@ from isotrope.encoder.embed import Vectors
 from isotrope.encoder.fast.dtype import AUTO
 from isotrope.encoder.length import limit_length
 from isotrope.encoder.locate import locate
-from isotrope.evaluation.document_tasks import DocumentTask
 from isotrope.evaluation.embed import Embeddings
 from isotrope.evaluation.models import RememberingEncoder, code_checksum
 from isotrope.evaluation.search import (
     RankedLists,
     Search,
     by_cosine,
-    encoder_search,
     ranked_lists,
     search_with,
 )
-from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.improvement.scores import mean_score
 from isotrope.improvement.steps import QUERY_MAP, FittedStep, FittingSet
-from isotrope.improvement.tasks import JUDGED_LENGTH, queries_and_corpus
+from isotrope.improvement.tasks import JUDGED_LENGTH, TaskSet
 from isotrope.post.ranking_map import ranking_map
 from isotrope.types import Vector
 
@@ -42,75 +39,52 @@ BM25 = "BM25"
 BM25_SHARE = 0.5  # of the rankings that are taught
 
 
-@dataclass(frozen=True)
-class TeachingModel:
-    """Another model, whose vectors of all texts are known."""
-
-    embeddings: Embeddings
-
-    @classmethod
-    def read(
-        cls,
-        model: str,
-        queries: Sequence[str],
-        documents: Sequence[str],
-        say: Callable[[str], None],
-    ) -> "TeachingModel":
-        """Let a model read all texts once, in bf16 where that is faster and as good. Its vectors
-        are kept in the cache, and ``say`` is told how many were there.
-        """
-        encoder = load(model, dtype=AUTO)
-        with limit_length(encoder, JUDGED_LENGTH):
-            key = f"{model_checksum(encoder)}-{code_checksum()}"
-            reader = RememberingEncoder(encoder, cache_key=key, say=say)
-            if not reader.has_roles:
-                return cls(Embeddings.of(reader, [*queries, *documents]))
-            asked = Embeddings(queries, reader.encode(list(queries), "query"))
-            vectors = reader.encode(list(documents), "document")
-        return cls(Embeddings(documents, vectors, asked, reader.similarity_fn_name))
+def read_teacher(
+    model: str, queries: Sequence[str], documents: Sequence[str], say: Callable[[str], None]
+) -> Embeddings:
+    """Let another model read all texts once, in bf16 where that is faster and as good. Its vectors
+    are kept in the cache, and ``say`` is told how many were there.
+    """
+    encoder = load(model, dtype=AUTO)
+    with limit_length(encoder, JUDGED_LENGTH):
+        key = f"{model_checksum(encoder)}-{code_checksum()}"
+        reader = RememberingEncoder(encoder, cache_key=key, say=say)
+        if not reader.has_roles:
+            return Embeddings.of(reader, [*queries, *documents])
+        query_embeddings = Embeddings(queries, reader.encode(list(queries), "query"))
+        vectors = reader.encode(list(documents), "document")
+    return Embeddings(documents, vectors, query_embeddings, reader.similarity_fn_name)
 
 
-@dataclass(frozen=True)
-class FusedList:
-    """The searches whose scores are added to the list that is taught."""
-
-    searches: list[Search]
-    weights: list[float]  # they sum to 1
-
-    @classmethod
-    def of(
-        cls,
-        readers: Sequence[Embeddings],
-        words: Search | None,
-        queries: Sequence[str],
-        documents: Sequence[str],
-    ) -> "FusedList":
-        """The list of some models in equal shares, and of BM25 unless ``words`` is None."""
-        searches = [
-            by_cosine(reader.encode_query(queries), reader.encode_document(documents))
-            for reader in readers
-        ]
-        share_of_models = 1.0 if words is None else 1 - BM25_SHARE
-        weights = [share_of_models / len(searches)] * len(searches)
-        if words is not None:
-            searches.append(words)
-            weights.append(BM25_SHARE)
-        return cls(searches, weights)
-
-
-def list_score(
+def fused_list(
     readers: Sequence[Embeddings],
-    with_bm25: bool,
-    tasks: Sequence[DocumentTask | RetrievalSet],
-    searches_by_words: Mapping[str, Search],
-) -> float:
+    words: Search | None,
+    queries: Sequence[str],
+    documents: Sequence[str],
+) -> tuple[list[Search], list[float]]:
+    """The searches whose scores are added to the list that is taught, and their weights.
+
+    Models have equal shares; ``words`` is BM25's search, and None leaves it out.
+    """
+    searches = [
+        by_cosine(reader.encode_query(queries), reader.encode_document(documents))
+        for reader in readers
+    ]
+    share_of_models = 1.0 if words is None else 1 - BM25_SHARE
+    weights = [share_of_models / len(searches)] * len(searches)
+    if words is not None:
+        searches.append(words)
+        weights.append(BM25_SHARE)
+    return searches, weights
+
+
+def list_score(readers: Sequence[Embeddings], with_bm25: bool, task_set: TaskSet) -> float:
     """How much the fused list finds: the mean over the tasks."""
     task_scores = dict[str, Vector]()
-    for task in tasks:
-        words = searches_by_words[task.name] if with_bm25 else None
-        fused = FusedList.of(readers, words, *queries_and_corpus(task))
-        search = search_with(fused.searches, fused.weights)
-        task_scores[task.name] = task.score_search(search)
+    for task in task_set.searches:
+        words = task_set.searches_by_words[task.name] if with_bm25 else None
+        searches = fused_list(readers, words, task.queries, task.corpus)
+        task_scores[task.name] = task.score_search(search_with(*searches))
     return mean_score(task_scores)
 
 
@@ -141,20 +115,20 @@ class Rankings:
         cls,
         embeddings: Embeddings,
         fitting_set: FittingSet,
-        teachers: Sequence[TeachingModel],
-        with_bm25: bool,
+        taught_by: Sequence[str],
+        teachers: Mapping[str, Embeddings],
     ) -> "Rankings":
-        """The rankings of the model itself, BM25 and other models. Models have equal shares."""
+        """The rankings of the model itself and of these teachers. Models have equal shares."""
         queries = fitting_set.pseudo_queries
         documents = fitting_set.documents
-        readers = [embeddings, *(teacher.embeddings for teacher in teachers)]
-        words = fitting_set.index.search(queries.texts) if with_bm25 else None
-        fused = FusedList.of(readers, words, queries.texts, documents)
+        readers = [embeddings, *(teachers[name] for name in taught_by if name != BM25)]
+        words = fitting_set.index.search(queries.texts) if BM25 in taught_by else None
+        searches, weights = fused_list(readers, words, queries.texts, documents)
         return cls(
             queries.texts,
             embeddings.encode_query(queries.texts),
             embeddings.encode_document(documents),
-            ranked_lists(fused.searches, fused.weights, queries.own, len(documents)),
+            ranked_lists(searches, weights, queries.own, len(documents)),
         )
 
     def fit_map(self, step: str, seed: int) -> FittedStep:
@@ -168,9 +142,3 @@ class Rankings:
             seed=seed,
         )
         return FittedStep(np.zeros(len(matrix)), np.eye(len(matrix)) + matrix, queries_only)
-
-
-def search_by_model(embeddings: Embeddings, task: DocumentTask | RetrievalSet) -> Search:
-    """A task's corpus searched by the model."""
-    queries, corpus = queries_and_corpus(task)
-    return encoder_search(embeddings, queries, corpus)

@@ -3,7 +3,7 @@ whether that helped.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,10 +36,9 @@ from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.evaluation.significance import Comparison
 from isotrope.evaluation.significance import compare as compare_cases
 from isotrope.evaluation.similarity import similarity_of
-from isotrope.evaluation.sts import main_pairs, pair_similarities
 from isotrope.evaluation.verdict import Verdict
 from isotrope.improvement.improve import Improvement
-from isotrope.post.fitted import with_linear
+from isotrope.improvement.steps import FittedStep
 from isotrope.post.whitening import SOFT_WHITENING, Whitening, check_size, fewest_rows, whitening
 from isotrope.report.card import Card, Data, Step
 from isotrope.report.comparison import COMPARED, before_after, with_average
@@ -53,10 +52,11 @@ from isotrope.text import TextLike, TextSource, read_text
 from isotrope.text.coverage import coverage, unknown_warning
 from isotrope.text.sample import Sample
 from isotrope.training.pairs import DEV_SETS, dev_names, dev_pairs
-from isotrope.types import Encoder
+from isotrope.types import Vector
 
 KIND, NEW = "whitening", "the whitened model"
 HELD_OUT = 2_000  # texts at most that the comparison keeps from the fit
+SETTINGS = ("k", "exponent", "seed", "pooling", "split")  # that the result tells
 USUAL = {
     "k": None,
     "exponent": SOFT_WHITENING,
@@ -138,10 +138,12 @@ def whiten(
         source = read_text(documents, text_column=text_column, split=split)
         corpus = source.texts()
 
-    settings: Record = {"k": k, "exponent": exponent, "seed": seed, "pooling": pooling}
-    settings["split"] = source.split
     identity = {
-        **settings,
+        "k": k,
+        "exponent": exponent,
+        "seed": seed,
+        "pooling": pooling,
+        "split": source.split,
         "model": files_checksum(where),
         "documents": corpus.key,
         "max_texts": max_texts,
@@ -154,8 +156,7 @@ def whiten(
         record = job.result()
         if record is None:
             console.print(str(corpus.report))
-            work = _Whitening(job, where, encoder, source, judging, console)
-            record = work.run(settings, max_texts, compare)
+            record = _Whitening(job, where, encoder, source, judging, console).run()
     return Improvement(job, record, whitening_page)
 
 
@@ -184,35 +185,36 @@ class _Whitening:
     """One call of `whiten`, in a folder that it holds."""
 
     job: Job
-    model: str
+    model: str  # where it is
     encoder: SentenceTransformer
     source: TextSource
     judging: Mapping[str, Labels]
     console: Console
 
-    def run(self, settings: Record, max_texts: int, compare: bool) -> Record:
+    def run(self) -> Record:
         """Fit on some texts, compare on others, and save."""
-        k, exponent = settings["k"], settings["exponent"]
+        settings = {name: self.job.identity[name] for name in SETTINGS}
+        k = settings["k"]
+        exponent = settings["exponent"]
         dimensions = int(self.encoder.get_embedding_dimension() or 0)
-        fewest = fewest_rows(dimensions, k, exponent)
-        fitting, held_out = self._texts(settings["seed"], max_texts, fewest, compare)
+        fitting, held_out = self._texts(fewest_rows(dimensions, k, exponent))
         width = check_size(len(fitting), dimensions, k, exponent)
         tasks = tasks_of_texts(held_out)
         self.job.begin()
 
-        before = self._encode([*fitting, *(text for task in tasks for text in task.texts)])
+        before = self._encode(fitting, tasks)
         vectors = np.asarray(before.encode(fitting), dtype=np.float64)
         mean, matrix = whitening(vectors, k, exponent)
-        moved = (before.vectors - mean) @ matrix
-        after = Embeddings(before.texts, moved, similarity=before.similarity_fn_name)
-        whitened = with_linear(self.encoder, mean, matrix)
+        step = FittedStep(mean, matrix)
+        whitened = step.add_to(self.encoder)
 
+        judgements = _judgements(before, step.apply(before), tasks, self.judging)
         corpus = self.source.texts()
-        used = max((task.size for task in tasks), default=0)
+        name = Base.of(self.model).name
         record = {
             **settings,
             "choice": f"whitening with exponent {exponent:g}",
-            "model": Base.of(self.model).name,
+            "model": name,
             "prompt": whitened.prompts.get(whitened.default_prompt_name or ""),
             "corpus": {"key": corpus.key, "rows": len(corpus), "used": len(fitting)},
             "dimensions": {
@@ -221,16 +223,15 @@ class _Whitening:
                 "left_out": width - matrix.shape[1],
             },
             "unit_length": isinstance(whitened[-1], Normalize),
-            "held_out": {"texts": len(held_out), "used": used},
-            **_compared(before, after, tasks, self.judging, Base.of(self.model).name),
+            "held_out": {"texts": len(held_out), "used": _size(tasks)},
+            **_compared(list(judgements), tasks, name),
         }
         return self._save(whitened, record)
 
-    def _texts(
-        self, seed: int, max_texts: int, fewest: int, compare: bool
-    ) -> tuple[list[str], list[str]]:
+    def _texts(self, fewest: int) -> tuple[list[str], list[str]]:
         """Texts to fit on, and others to compare on, if there are more than the fit needs."""
-        sample = Sample(self.source.texts(), None, seed)
+        options = self.job.identity
+        sample = Sample(self.source.texts(), None, options["seed"])
         limit = self.encoder.max_seq_length or 512
         lines = coverage(
             self.encoder,
@@ -240,20 +241,22 @@ class _Whitening:
             longest=limit,
             split=not self.source.split,
         )
+        max_texts = options["max_texts"]
         texts = sample.texts(max_texts + HELD_OUT)
         for line in (*lines, unknown_warning(self.encoder, texts)):
             if line:
                 self.console.print(line)
-        held_out = 0
-        if compare:
-            held_out = max(0, min(HELD_OUT, len(texts) // 5, len(texts) - fewest))
-        first_held_out = len(texts) - held_out
+        first_held_out = len(texts)
+        if options["compare"]:
+            first_held_out -= max(0, min(HELD_OUT, len(texts) // 5, len(texts) - fewest))
         return texts[:first_held_out][:max_texts], texts[first_held_out:]
 
-    def _encode(self, texts: Sequence[str]) -> Embeddings:
-        """The vectors of these texts, and of those of all labels."""
-        judged = [text for labels in self.judging.values() for text in labels.texts]
-        distinct = list(dict.fromkeys([*texts, *judged]))
+    def _encode(self, fitting: Sequence[str], tasks: Sequence[DocumentTask]) -> Embeddings:
+        """The vectors of the texts that are fitted on, and of those that judge."""
+        texts = list(fitting)
+        for judge in (*tasks, *self.judging.values()):
+            texts += judge.texts
+        distinct = list(dict.fromkeys(texts))
         self.console.print(threads_line())
         with watch("encoding", self.console):
             vectors = vectors_of(self.encoder, distinct, batch_size=32)
@@ -275,8 +278,7 @@ def _judges(labels: Any, columns: Any, data: str | Path | None) -> dict[str, Lab
         table = read_labels(labels, columns)
         return {table.name: table}
     names = dev_names(names)
-    judges: dict[str, Labels] = {}
-    judges.update(dev_pairs([name for name in names if name in DEV_SETS], data))
+    judges: dict[str, Labels] = {**dev_pairs((name for name in names if name in DEV_SETS), data)}
     for name in names:
         if name not in DEV_SETS:
             own_labels = read_labels(name, columns)
@@ -314,27 +316,25 @@ def fitted_line(record: Mapping[str, Any]) -> str:
 class _Judgement:
     """One comparison of the two models."""
 
+    kind: str  # of `HOW`
     comparison: Comparison
     judge: str  # what judged, in words
     measure: str  # what it measures
 
 
-def _judge(
-    before: Encoder,
-    after: Encoder,
+def _judgements(
+    before: Embeddings,
+    after: Embeddings,
     tasks: Sequence[DocumentTask],
     judging: Mapping[str, Labels],
-) -> dict[str, _Judgement]:
-    """Kind of judge -> what it says; labels come before tasks that nobody labelled."""
-    judgements = {}
+) -> Iterator[_Judgement]:
+    """What each kind of judge says; labels come before tasks that nobody labelled."""
     pairs = {name: labels for name, labels in judging.items() if isinstance(labels, GradedPairs)}
     if pairs:
-        sets = {name: {"test": graded} for name, graded in pairs.items()}
-        old = main_pairs(sets, pair_similarities(before, sets))
-        new = main_pairs(sets, pair_similarities(after, sets))
+        comparison = compare_cases(_graded(pairs, before), _graded(pairs, after))
         size = sum(graded.size for graded in pairs.values())
         judge = f"{size:,} graded pairs of {', '.join(pairs)}"
-        judgements["pairs"] = _Judgement(compare_cases(old, new), judge, "Spearman × 100")
+        yield _Judgement("pairs", comparison, judge, "Spearman × 100")
 
     searches = [labels for labels in judging.values() if isinstance(labels, RetrievalSet)]
     if searches:
@@ -343,31 +343,36 @@ def _judge(
             {labels.name: labels.score(after) for labels in searches},
         )
         judge = ", ".join(map(in_words, searches))
-        judgements["queries"] = _Judgement(comparison, judge, "nDCG@10 × 100")
+        yield _Judgement("queries", comparison, judge, "nDCG@10 × 100")
 
     if tasks:
         comparison = compare_on_documents(before, after, tasks)
-        judge = f"{max(task.size for task in tasks):,} of your own documents"
-        judgements["self_made"] = _Judgement(comparison, judge, measure_in_words(tasks))
-    return judgements
+        judge = f"{_size(tasks):,} of your own documents"
+        yield _Judgement("self_made", comparison, judge, measure_in_words(tasks))
+
+
+def _graded(
+    pairs: Mapping[str, GradedPairs], embeddings: Embeddings
+) -> dict[str, tuple[Vector, Vector]]:
+    """The scores that people gave, and a model's similarities."""
+    return {name: (graded.gold, graded.similarities(embeddings)) for name, graded in pairs.items()}
+
+
+def _size(tasks: Sequence[DocumentTask]) -> int:
+    """How many texts judge."""
+    return max((task.size for task in tasks), default=0)
 
 
 def _compared(
-    before: Encoder,
-    after: Encoder,
-    tasks: Sequence[DocumentTask],
-    judging: Mapping[str, Labels],
-    model: str,
+    judgements: Sequence[_Judgement], tasks: Sequence[DocumentTask], model: str
 ) -> Record:
     """The comparisons, and the verdict of the first one."""
-    judgements = _judge(before, after, tasks, judging)
     table: dict[str, dict[str, float]] = {}
-    for judgement in judgements.values():
+    compared: Record = dict.fromkeys(HOW)
+    for judgement in judgements:
+        compared[judgement.kind] = asdict(judgement.comparison)
         for task, scores in judgement.comparison.per_task.items():
             table[task] = {"before": scores.before, "after": scores.after}
-    compared: Record = dict.fromkeys(HOW)
-    for kind, judgement in judgements.items():
-        compared[kind] = asdict(judgement.comparison)
     return {
         **compared,
         "measure": measure_in_words(tasks) if tasks else "",
@@ -376,16 +381,16 @@ def _compared(
     }
 
 
-def _verdict(judgements: Mapping[str, _Judgement], model: str) -> Verdict:
+def _verdict(judgements: Sequence[_Judgement], model: str) -> Verdict:
     """The verdict of the first judge."""
     if not judgements:
         advice = f"Keep {model} until you have compared the two, best by labels (--labels)."
         return Verdict.not_tested(before=model, after=NEW, advice=advice)
-    kind, first = next(iter(judgements.items()))
+    first = judgements[0]
     verdict = Verdict.of(
         first.comparison, before=model, after=NEW, judge=first.judge, measure=first.measure
     )
-    if kind != "self_made":
+    if first.kind != "self_made":
         return verdict
     return replace(verdict, advice=f"{verdict.advice} Labels (--labels) would judge better.")
 
@@ -406,7 +411,8 @@ def _card(
     model: str, paths: Sequence[str], record: Mapping[str, Any], whitened: SentenceTransformer
 ) -> Card:
     """The card of a whitened model: that of the model before, and the whitening."""
-    corpus, evidence = record["corpus"], _evidence(record)
+    corpus = record["corpus"]
+    evidence = _evidence(record)
     step = Step(
         action="Whitened with",
         method="BERT-whitening",

@@ -21,9 +21,9 @@ from isotrope.console.plain import escaped
 from isotrope.encoder.locate import Base, metadata_of, short_name
 from isotrope.encoder.prompts import Role
 from isotrope.evaluation.verdict import Verdict
-from isotrope.report.page import templates
 from isotrope.report.switching import Switch, quoted
 from isotrope.report.tables import Table
+from isotrope.report.templates import templates
 from isotrope.store.files import write_text
 
 KEY = "isotrope"  # of the record, in the metadata

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.preprocessing import normalize
 
-from isotrope.encoder.embed import Vectors
+from isotrope.evaluation.embed import Embeddings
 from isotrope.evaluation.sets.retrieval_set import RetrievalSet
 from isotrope.report.tables import Marks, Table
 from isotrope.store.files import Record
@@ -34,12 +34,12 @@ class Answers:
     places: Indices  # (Q,) of the first relevant text, from 0; M if there is none
 
     @classmethod
-    def of(cls, searches: RetrievalSet, queries: Vectors, texts: Vectors) -> "Answers":
-        """From the vectors of the queries (Q, D) and of the texts (M, D), by their cosine."""
-        order = _nearest(queries, texts, searches.own_documents)  # (Q, M)
+    def of(cls, searches: RetrievalSet, embeddings: Embeddings) -> "Answers":
+        """By the cosine of the queries' and the texts' vectors."""
+        order = _nearest(searches, embeddings)  # (Q, M)
         relevant = searches.grades.toarray() > 0  # (Q, M)
         right = np.take_along_axis(relevant, order, axis=1)
-        places = np.where(right.any(axis=1), right.argmax(axis=1), len(texts))
+        places = np.where(right.any(axis=1), right.argmax(axis=1), len(searches.corpus))
         return cls(order[:, :SHOWN_HITS], right[:, :SHOWN_HITS], places)
 
     @property
@@ -81,23 +81,19 @@ class SearchChanges:
 
 
 def compare_searches(
-    searches: RetrievalSet,
-    before: tuple[Vectors, Vectors],
-    after: tuple[Vectors, Vectors],
+    searches: RetrievalSet, embeddings_before: Embeddings, embeddings_after: Embeddings
 ) -> Record:
     """How two models answer the same searches, as a result keeps it.
-
-    ``before`` and ``after`` are their vectors of the queries (Q, D) and of the texts (M, D).
 
     Returns:
         "queries"; "first": how often each finds a right text first; "shown": `SearchChanges`.
     """
-    answers_before = Answers.of(searches, *before)
-    answers_after = Answers.of(searches, *after)
+    before = Answers.of(searches, embeddings_before)
+    after = Answers.of(searches, embeddings_after)
     return {
         "queries": len(searches.queries),
-        "first": [answers_before.right_first, answers_after.right_first],
-        "shown": asdict(SearchChanges.of(searches, answers_before, answers_after)),
+        "first": [before.right_first, after.right_first],
+        "shown": asdict(SearchChanges.of(searches, before, after)),
     }
 
 
@@ -118,12 +114,15 @@ def examples_table(shown: Mapping[str, Any]) -> Table:
     return Table(title, ["", ""], rows, marks, words=2, notes=[counts, signs])
 
 
-def _nearest(queries: Vectors, texts: Vectors, own_documents: Indices | None) -> Indices:
+def _nearest(searches: RetrievalSet, embeddings: Embeddings) -> Indices:
     """The rows of all texts for each query, the nearest first: (Q, M).
 
-    ``own_documents`` (Q,) are texts that a query should not find, which come last; -1: none.
+    What a query should not find comes last.
     """
+    queries = embeddings.encode_query(searches.queries)  # (Q, D)
+    texts = embeddings.encode_document(searches.corpus)  # (M, D)
     cosines = normalize(queries) @ normalize(texts).T  # (Q, M)
+    own_documents = searches.own_documents
     if own_documents is not None:
         rows = np.flatnonzero(own_documents >= 0)
         cosines[rows, own_documents[rows]] = -np.inf

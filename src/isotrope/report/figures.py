@@ -1,4 +1,4 @@
-"""The figures of a run's page. Each is a function from arrays to a matplotlib figure, all in one style.
+"""The figures of a run's page. Each is a function from arrays to a matplotlib figure, in one style.
 
 Before is grey and after is blue everywhere, see `page`.
 """
@@ -76,7 +76,11 @@ def dev_scores(curves: Mapping[str, Curve], kept: int | None) -> Figure:
     axes.margins(y=0.25)
     _curves(axes, curves, "{:.2f}", marker="o")
     steps, values = next(iter(curves.values()))
-    _mark_kept(axes, kept, steps, steps, values)
+    if kept is not None and kept in steps:
+        value = values[steps.index(kept)]
+        label = f"kept: step {kept}"
+        axes.plot([kept], [value], "o", ms=10, mfc="none", mec=INK, mew=1.2, label=label)
+        add_legend(axes)
     axes.set(xlabel="step", ylabel="Spearman × 100 on dev pairs")
     return figure
 
@@ -155,18 +159,6 @@ def _curves(axes: Axes, curves: Mapping[str, Curve], number: str, marker: str = 
         is_point = len(steps) == 1
         axes.plot(steps, values, color=colour, marker="o" if is_point else marker, label=label)
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    add_legend(axes)
-
-
-def _mark_kept(
-    axes: Axes, kept: int | None, steps: Sequence[int], x: Sequence[float], y: Sequence[float]
-) -> None:
-    """A ring around the step whose weights were kept."""
-    if kept not in steps:
-        return
-    index = steps.index(kept)
-    label = f"kept: step {kept}"
-    axes.plot([x[index]], [y[index]], "o", ms=10, mfc="none", mec=INK, mew=1.2, label=label)
     add_legend(axes)
 
 

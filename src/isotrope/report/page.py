@@ -5,15 +5,15 @@ no script.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import chain
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from isotrope.console.plain import escaped
 from isotrope.evaluation.verdict import Verdict, signed
 from isotrope.report.switching import Switch
 from isotrope.report.tables import Table
+from isotrope.report.templates import templates
 
 # Before is grey and after is blue everywhere; the other colours are from Okabe and Ito, which
 # colour-blind readers can distinguish. In a page each is a CSS variable, so that figures follow
@@ -91,47 +91,28 @@ def interval_bars(changes: Mapping[str, tuple[float, float, float]], chosen: str
     The name stands above its bar, so that long names leave the bars their width on a phone. Names
     are escaped.
     """
-    ends = [0.0, *(end for change in changes.values() for end in change)]
-    low, high = min(ends), max(ends)
-    scale = (WIDTH - 2 * EDGE) / (high - low or 1.0)
+    ends = [0.0, *chain.from_iterable(changes.values())]
+    low = min(ends)
+    scale = (WIDTH - 2 * EDGE) / (max(ends) - low or 1.0)
 
     def place(value: float) -> float:
         return EDGE + (value - low) * scale
 
-    zero = place(0.0)
-    marks = []
-    for row, (name, (change, low_end, high_end)) in enumerate(changes.items()):
-        top = ROW * row
-        start, end = sorted((zero, place(change)))
-        colour = AFTER if name == chosen else BEFORE
-        words = name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
-        marks += [
-            f'<text x="{EDGE}" y="{top + 17}" fill="{INK}" font-size="14">'
-            f"{escape(words)} {signed(change)}</text>",
-            _line(zero, zero, top + 21, top + 41, f'stroke="{MUTED}"'),
-            f'<rect x="{start:.1f}" y="{top + 24}" width="{end - start:.1f}" height="14" '
-            f'fill="{colour}"/>',
-            _line(
-                place(low_end),
-                place(high_end),
-                top + 31,
-                top + 31,
-                f'stroke="{INK}" stroke-width="2"',
-            ),
-        ]
-    size = f'viewBox="0 0 {WIDTH} {ROW * len(changes)}" style="max-width:{WIDTH}px"'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{"".join(marks)}</svg>'
-
-
-def _line(left: float, right: float, top: int, bottom: int, stroke: str) -> str:
-    return f'<line x1="{left:.1f}" x2="{right:.1f}" y1="{top}" y2="{bottom}" {stroke}/>'
-
-
-def templates(**options: Any) -> Environment:
-    """The templates of this room."""
-    return Environment(
-        loader=PackageLoader("isotrope.report", ""),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        **options,
+    return (
+        templates(autoescape=True)
+        .get_template("bars.svg.jinja")
+        .render(
+            changes=changes,
+            chosen=chosen,
+            place=place,
+            signed=signed,
+            width=WIDTH,
+            row_height=ROW,
+            edge=EDGE,
+            longest=LONGEST,
+            ink=INK,
+            muted=MUTED,
+            before=BEFORE,
+            after=AFTER,
+        )
     )

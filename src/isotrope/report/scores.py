@@ -19,7 +19,6 @@ from isotrope.evaluation.verdict import Verdict
 from isotrope.report.comparison import SHORT_NAMES, before_after
 from isotrope.report.tables import Table, best_marks, markdown
 from isotrope.store.files import check_file, write_text, writing
-from isotrope.types import Vector
 
 ModelResults = Mapping[str, Mapping[str, Any]]  # model -> task -> result
 
@@ -68,22 +67,10 @@ def _comparison_table(suite: str, results: ModelResults, title: str) -> Table:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A measure of all models (N,), as it is shown; NaN if a model lacks it."""
+    """A measure of all models, as it is shown."""
 
-    measure: Measure
-    values: list[float]
-
-    @property
-    def is_empty(self) -> bool:
-        return all(math.isnan(value) for value in self.values)
-
-    @property
-    def cells(self) -> list[str]:
-        decimals = 2 if self.measure.scale == 100 else 4
-        cells = []
-        for value in self.values:
-            cells.append("" if math.isnan(value) else f"{value:.{decimals}f}")
-        return cells
+    cells: list[str]  # (N,); "" if a model lacks it
+    lower: bool  # the smallest is the best
 
 
 def suite_tables(suite: str, results: ModelResults, title: str) -> list[Table]:
@@ -113,11 +100,13 @@ def suite_tables(suite: str, results: ModelResults, title: str) -> list[Table]:
 
 def _column(measure: Measure, tasks: Sequence[str], results: ModelResults) -> _Column:
     """The mean over some tasks for each model."""
-    values = []
+    decimals = 2 if measure.scale == 100 else 4
+    cells = []
     for by_task in results.values():
         total = sum(measure.of(by_task[task]) for task in tasks)
-        values.append(measure.scale * total / len(tasks))
-    return _Column(measure, values)
+        mean = measure.scale * total / len(tasks)
+        cells.append("" if math.isnan(mean) else f"{mean:.{decimals}f}")
+    return _Column(cells, measure.lower)
 
 
 def _short_name(task: str) -> str:
@@ -138,8 +127,11 @@ def interval_table(title: str, results: ModelResults) -> Table:
         draws = [draws_of[task] for task in tasks]
         if has_average:
             draws.append(np.mean([draws_of[task] for task in averaged], axis=0))
-        cells = [_interval_cell(scores) for scores in draws]
-        rows.append([model, *cells])
+        row = [model]
+        for scores in draws:
+            low, high = interval(scores)
+            row.append(f"{100 * low:.2f} … {100 * high:.2f}")
+        rows.append(row)
 
     header = ["model", *map(_short_name, tasks)]
     if has_average:
@@ -147,17 +139,12 @@ def interval_table(title: str, results: ModelResults) -> Table:
     return Table(f"{title}: 95 % interval over pairs, Spearman × 100", header, rows)
 
 
-def _interval_cell(draws: Vector) -> str:
-    low, high = interval(draws)
-    return f"{100 * low:.2f} … {100 * high:.2f}"
-
-
 def _table(title: str, columns: Mapping[str, _Column], models: Iterable[str]) -> Table:
     """A row a model, without empty columns. Marks follow the rounded numbers, which readers see."""
-    shown = {name: column for name, column in columns.items() if not column.is_empty}
+    shown = {name: column for name, column in columns.items() if any(column.cells)}
     cells = [column.cells for column in shown.values()]
     rounded = [[float(cell or "nan") for cell in column] for column in cells]
-    marks = best_marks(rounded, [column.measure.lower for column in shown.values()])
+    marks = best_marks(rounded, [column.lower for column in shown.values()])
     rows = [list(row) for row in zip(models, *cells, strict=True)]
     return Table(title, ["model", *shown], rows, marks)
 
