@@ -44,8 +44,9 @@ _FACE = {
     "SuiteEvaluator": "isotrope.evaluation.suite:SuiteEvaluator",
 }
 __all__ = [
-    "Objective", "ObjectiveState", "SuiteEvaluator", "__version__", "component", "compress", "encode", "evaluate",
-    "export", "improve", "load", "preset_names", "read_preset", "search", "train", "whiten",
+    "Objective", "ObjectiveState", "SuiteEvaluator", "__version__", "component", "compress",
+    "encode", "evaluate", "export", "improve", "load", "preset_names", "read_preset", "search",
+    "train", "whiten",
 ]  # fmt: skip
 
 

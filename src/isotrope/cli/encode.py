@@ -51,7 +51,8 @@ def encode(
         engine: one process, or ray (needs isotrope[ray]).
         workers: Workers of ray; default: one a core.
         address: Of a Ray cluster; default: Ray on this machine.
-        dtype: float32, bf16 or int8 (for CPUs that have them), or auto: a faster one that is as good.
+        dtype: float32, bf16 or int8 (for CPUs that have them), or auto: a faster one that is as
+            good.
     """
     options = {**locals(), "texts": text_sources(texts)}
     written = call("isotrope.encoding.encode:encode", options)

@@ -188,8 +188,8 @@ def check_views(objective: Any, views: Views) -> None:
     if _are_equal(objective, views):
         remedy = (
             "give the encoder dropout: isotrope.load(model, dropout=0.1) in a script,"
-            " encoder.dropout in a preset; word vectors, which have none, need a column of positives,"
-            ' or tokens=[(component("tokens", "cutoff"), [1])]'
+            " encoder.dropout in a preset; word vectors, which have none, need a column of"
+            ' positives, or tokens=[(component("tokens", "cutoff"), [1])]'
         )
         problem = "the two views of every sentence are equal, so there is nothing to learn"
         raise UserError(problem, remedy, code="equal-views")

@@ -101,7 +101,9 @@ def peak_memory(model: str, texts: Sequence[str]) -> int | None:
 
 
 def growth(work: Callable[[], object]) -> int:
-    """How many bytes this process holds at most while it works, beyond those that it holds before."""
+    """How many bytes this process holds at most while it works, beyond those that it holds
+    before.
+    """
     process = psutil.Process()
     before = process.memory_info().rss
     peak = before
@@ -116,7 +118,9 @@ def growth(work: Callable[[], object]) -> int:
 def _seconds_of_rounds(
     models: Sequence[SentenceTransformer], texts: Sequence[str]
 ) -> list[list[float]]:
-    """Processor seconds for the texts, by model and round; the first round warms up and is left out."""
+    """Processor seconds for the texts, by model and round; the first round warms up and is left
+    out.
+    """
     seconds: list[list[float]] = [[] for _ in models]
     with _one_thread():
         # The models take turns, so that other work on the machine meets all of them.

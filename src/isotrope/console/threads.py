@@ -1,8 +1,8 @@
 """How many threads of the processor the command line uses.
 
 A thread of torch that waits keeps its core busy, which other programs then lack
-(`benchmarks/speed/threads.py`). So the command line sets OMP_WAIT_POLICY, if the user does not: threads
-that sleep while they wait change no result.
+(`benchmarks/speed/threads.py`). So the command line sets OMP_WAIT_POLICY, if the user does not:
+threads that sleep while they wait change no result.
 """
 
 import os

@@ -56,7 +56,8 @@ def step_features(
         if name not in features:
             raise UserError(
                 f"a token step needs {name}, which this encoder does not take",
-                "take another token step, such as tokens.shuffle or tokens.cutoff with unit = token",
+                "take another token step, such as tokens.shuffle or tokens.cutoff"
+                " with unit = token",
                 "missing-feature",
             )
     return {name: features[name] for name in names}

@@ -134,7 +134,9 @@ def vectors_of(
 def _refuse_not_finite(
     vectors: Vectors, batch: Sequence[str], texts: Sequence[str], first_row: int
 ) -> None:
-    """Refuse vectors with NaN, infinity or values whose squares overflow, and name the first text."""
+    """Refuse vectors with NaN, infinity or values whose squares overflow, and name the first
+    text.
+    """
     is_finite = (np.abs(vectors) < LARGEST).all(axis=1)  # NaN compares false
     if is_finite.all():
         return

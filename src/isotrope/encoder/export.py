@@ -28,7 +28,8 @@ MODES = {
     "weightedmean": "pooling_mode_weightedmean_tokens",
     "lasttoken": "pooling_mode_lasttoken",
 }
-# The tokenizer's class of a model that version 4 would load with other vectors: it does not find it.
+# The tokenizer's class of a model that version 4 would load with other vectors: it does not find
+# it.
 NEEDS_5 = "NeedsTransformers5"
 # ModernBERT's rhythm of layers, with which version 4 and 5.0 cannot count.
 NO_RHYTHM = "none: see layer_types, which transformers 4 and 5.0 do not read"

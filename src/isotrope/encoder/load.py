@@ -189,7 +189,9 @@ def _check_dtype(
 def _refuse_for_static(
     first: FirstModule, model: str, pooling: str | None, max_length: int | None
 ) -> None:
-    """Refuse options that one vector a token cannot follow, and weights that are not safetensors."""
+    """Refuse options that one vector a token cannot follow, and weights that are not
+    safetensors.
+    """
     if not first.is_static:
         return
     if pooling is not None or max_length is not None:

@@ -229,7 +229,9 @@ class Base(BaseModel):
 
     @classmethod
     def of(cls, model: str | Path | SentenceTransformer) -> "Base":
-        """What is known of a model: a name as `isotrope.load` takes it, or a model that is loaded."""
+        """What is known of a model: a name as `isotrope.load` takes it, or a model that is
+        loaded.
+        """
         name = _loaded_from(model) if isinstance(model, SentenceTransformer) else str(model)
         if not name:
             return cls(name=UNNAMED)

@@ -95,7 +95,8 @@ class VectorStore:
     def texts(self) -> list[str]:
         """The text of every row."""
         with self._reading():
-            return self._table.to_table(columns=[TEXT])[TEXT].to_pylist()  # type: ignore[no-any-return]
+            texts = self._table.to_table(columns=[TEXT])
+        return texts[TEXT].to_pylist()  # type: ignore[no-any-return]
 
     def fields(self, rows: Iterable[int]) -> dict[int, dict[str, Any]]:
         """Text and kept columns of these rows, by row."""

@@ -89,7 +89,9 @@ class Destination:
             copy.write(source.read())
 
     def _restore_identity(self) -> bool:
-        """Write the identity that the manifest holds; False if there is no manifest that is whole."""
+        """Write the identity that the manifest holds; False if there is no manifest that is
+        whole.
+        """
         try:
             record = read_record(self.folder / MANIFEST, {"made_from": dict, "parts": dict})
         except UserError:
@@ -105,7 +107,9 @@ class Destination:
 
     @contextmanager
     def tidied(self) -> Iterator[None]:
-        """At the end, remove what only unfinished work needs. If no part is whole, nothing stays."""
+        """At the end, remove what only unfinished work needs. If no part is whole, nothing
+        stays.
+        """
         try:
             yield
         finally:
@@ -120,7 +124,9 @@ class Destination:
                 (self.folder / name).unlink(missing_ok=True)
 
     def task(self, draft: Path, dimension: int, batch_size: int, *, shared: bool) -> ShardTask:
-        """What the shards need. Their rows move beside the parts, ``shared`` with other machines."""
+        """What the shards need. Their rows move beside the parts, ``shared`` with other
+        machines.
+        """
         folder = self.folder.absolute()
         move(draft, folder / ROWS)
         rows = str(folder / ROWS)

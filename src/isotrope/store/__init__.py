@@ -1,1 +1,3 @@
-"""The only code that writes files: whole or not at all, one process at a time, only what is ours."""
+"""The only code that writes files: whole or not at all, one process at a time, only what is
+ours.
+"""

@@ -144,7 +144,8 @@ def draft_path(path: Path) -> Path:
 
 
 def clear_drafts(folder: Path, name: str | None = None) -> None:
-    """Remove the drafts of ``name`` (None: all) in ``folder`` whose processes are dead, or this one.
+    """Remove the drafts of ``name`` (None: all) in ``folder`` whose processes are dead, or this
+    one.
 
     If a kill came while a folder was replaced, the old folder is put back.
     """
@@ -169,7 +170,9 @@ def clear_drafts(folder: Path, name: str | None = None) -> None:
 
 
 def mark_of(folder: Path) -> str | None:
-    """What a folder is for, by its mark: ``run``, ``model`` …; None if it has none that is whole."""
+    """What a folder is for, by its mark: ``run``, ``model`` …; None if it has none that is
+    whole.
+    """
     with suppress(OSError, ValueError, KeyError, TypeError):
         mark = json.loads((folder / MARK).read_text(encoding="utf-8"))
         kind = mark["kind"]

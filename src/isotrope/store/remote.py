@@ -183,7 +183,9 @@ def remote_names(url: str) -> set[str]:
 
 
 def upload(path: Path, url: str) -> None:
-    """Put a file where a URL says, in place of an older one, and look whether all of it is there."""
+    """Put a file where a URL says, in place of an older one, and look whether all of it is
+    there.
+    """
 
     def put(system: Any, place: str) -> None:
         system.put_file(str(path), place)
@@ -222,7 +224,9 @@ def _ask(
 
 
 def _open_system(url: str) -> tuple[Any, str]:
-    """The system of fsspec for a URL, and the path there. What it remembers of folders is dropped."""
+    """The system of fsspec for a URL, and the path there. What it remembers of folders is
+    dropped.
+    """
     import fsspec
 
     scheme = url.partition("://")[0]

@@ -166,7 +166,9 @@ def _index_in(values: list[Any], value: Any) -> int:
 
 
 def without_paths(value: Any) -> Any:
-    """A value without paths of this machine: of an absolute path only the last two names are kept."""
+    """A value without paths of this machine: of an absolute path only the last two names are
+    kept.
+    """
     if isinstance(value, Mapping):
         return {key: without_paths(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -249,8 +249,8 @@ def total(costs: Collection[Cost]) -> Cost:
 
 
 def study_cost(plan: StudyPlan, gpu: str = "") -> Table:
-    """What the unfinished cells of a plan need, on a named GPU or on this machine: cells, unfinished
-    ones, hours, and memory of every row.
+    """What the unfinished cells of a plan need, on a named GPU or on this machine: cells,
+    unfinished ones, hours, and memory of every row.
 
     UserError for an unknown GPU, or a model whose size is not known.
     """

@@ -145,7 +145,9 @@ def _swept_lines(rows: Rows, settings: FigureSettings) -> dict[str, list[Point]]
 
 
 def _scale_x(axes: Axes, values: Sequence[float]) -> None:
-    """A logarithmic axis for values over more than one order of magnitude; a tick at each of few."""
+    """A logarithmic axis for values over more than one order of magnitude; a tick at each of
+    few.
+    """
     if values and values[-1] > 20 * values[0] > 0:
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
@@ -240,7 +242,9 @@ def cosines_figure(plan: StudyPlan, rows: Rows, settings: FigureSettings) -> Fig
 
 
 def _cosine_bands(plan: StudyPlan, row: StudyRow) -> dict[str, Vector]:
-    """Band of the gold score -> cosines (n,) of STS-B's pairs, or of the first test, of all seeds."""
+    """Band of the gold score -> cosines (n,) of STS-B's pairs, or of the first test, of all
+    seeds.
+    """
     judged = []
     for cell in _finished_cells(plan, row):
         tests = cell.cosines()

@@ -1,5 +1,5 @@
-"""What a study measures of a cell's model: test pairs, suites, tasks made from documents, and how far
-apart the views of a sentence lie.
+"""What a study measures of a cell's model: test pairs, suites, tasks made from documents, and how
+far apart the views of a sentence lie.
 """
 
 from collections import defaultdict
@@ -52,7 +52,8 @@ def sample_of(cell: Cell) -> Sample:
 def all_scores(
     cell: Cell, encoder: Encoder, model: SentenceTransformer | WordVectors, folder: str
 ) -> Scores:
-    """All scores of a cell, which is a row of the study with one seed: column of the table -> score.
+    """All scores of a cell, which is a row of the study with one seed: column of the table ->
+    score.
 
     Args:
         cell: says which pairs, suites and documents the model is judged by.

@@ -1,4 +1,6 @@
-"""One cell of a study: train, measure, keep the numbers, delete the rest. Runs in its own process."""
+"""One cell of a study: train, measure, keep the numbers, delete the rest. Runs in its own
+process.
+"""
 
 import shutil
 import sys

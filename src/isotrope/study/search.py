@@ -156,8 +156,8 @@ def _write_best(file: Path, plan: StudyPlan, searched: Mapping[str, Trials]) -> 
 
 
 def _finished_trials(plan: StudyPlan, trials: Trials) -> list[Record]:
-    """A row's trials that have ended, each as ``search.toml`` has it: its settings and its scores by
-    judge.
+    """A row's trials that have ended, each as ``search.toml`` has it: its settings and its scores
+    by judge.
     """
     finished = []
     for name, settings in trials.items():
@@ -173,7 +173,9 @@ def _finished_trials(plan: StudyPlan, trials: Trials) -> list[Record]:
 
 
 def draw_trials(space: Mapping[str, Range | Values], count: int, seed: int) -> tuple[Settings, ...]:
-    """The first ``count`` different trials of a seed, each as ``key=value``; all of a small grid."""
+    """The first ``count`` different trials of a seed, each as ``key=value``; all of a small
+    grid.
+    """
     generator = np.random.default_rng(seed)
     trials: dict[Settings, None] = {}
     for _ in range(100 * count):

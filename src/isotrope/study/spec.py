@@ -120,7 +120,9 @@ class TeacherSettings(_Table):
 
 
 class Range(_Table):
-    """Values between two bounds, for a search; with ``log``, each order of magnitude is as likely."""
+    """Values between two bounds, for a search; with ``log``, each order of magnitude is as
+    likely.
+    """
 
     low: FiniteFloat
     high: FiniteFloat
@@ -286,7 +288,9 @@ def read_study(name: str | Path, changes: Record | None = None) -> Spec:
 
 
 def _replace_run_keys(tables: Record, changes: Record) -> None:
-    """Put the changes into the study's ``[run]``; files of ``row_documents`` are added to its own."""
+    """Put the changes into the study's ``[run]``; files of ``row_documents`` are added to its
+    own.
+    """
     run = tables.setdefault("run", {})
     if not isinstance(run, dict):  # pydantic refuses what is no table
         return
@@ -406,7 +410,9 @@ def _with_own_file(row: RowSettings, run: CommonSettings) -> RowSettings:
 
 
 def _check_printed_rows(spec: Spec, printed: Mapping[str, Reference], is_alone: bool) -> None:
-    """Refuse a row without its file that has no published number either, or a study of such rows."""
+    """Refuse a row without its file that has no published number either, or a study of such
+    rows.
+    """
     for label, row in printed.items():
         missing = missing_file(row, spec.run)
         if missing and (is_alone or not row.published):

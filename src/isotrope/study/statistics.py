@@ -1,5 +1,5 @@
-"""Tests over seeds: the paired t-test, the F test of two spreads, Holm's correction, and how large a
-difference a number of seeds can show.
+"""Tests over seeds: the paired t-test, the F test of two spreads, Holm's correction, and how large
+a difference a number of seeds can show.
 
 Holm, A simple sequentially rejective multiple test procedure (1979); power of the t-test from the
 noncentral t distribution (Cohen, Statistical Power Analysis for the Behavioral Sciences, 1988).
@@ -147,7 +147,9 @@ def detectable(sd: float, n: int) -> float:
 
 
 def seeds_needed(difference: float, sd: float, most: int = 1000) -> int | None:
-    """The fewest seeds that find a true difference with a power of 0.8; None: more than ``most``."""
+    """The fewest seeds that find a true difference with a power of 0.8; None: more than
+    ``most``.
+    """
     if sd == 0:
         return FEWEST_SEEDS
 

@@ -1,4 +1,6 @@
-"""Does today's code give what a study's record says? One recorded cell is run again and compared."""
+"""Does today's code give what a study's record says? One recorded cell is run again and
+compared.
+"""
 
 import tempfile
 from collections.abc import Mapping, Sequence

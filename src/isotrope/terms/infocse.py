@@ -106,4 +106,5 @@ class InfoCSE(StatefulComponent):
             states = self.frozen(input_ids=shown, attention_mask=mask).last_hidden_state
         combined = infocse(states, first.to(states), mask)
         is_padding = mask == 0
-        return self.network(combined, src_key_padding_mask=is_padding)  # type: ignore[no-any-return]
+        states = self.network(combined, src_key_padding_mask=is_padding)
+        return states  # type: ignore[no-any-return]

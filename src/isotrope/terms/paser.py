@@ -21,7 +21,9 @@ def signals(
     text: Tensor,  # (n, D)
     without: Tensor,  # (n, D)
 ) -> Tensor:
-    """What the decoder sees of a sentence: product, difference, and the two vectors -> (n, 4, D)."""
+    """What the decoder sees of a sentence: product, difference, and the two vectors -> (n, 4,
+    D).
+    """
     product = text * without
     difference = text - without
     return torch.stack([product, difference, text, without], dim=1)

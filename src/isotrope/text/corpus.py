@@ -143,7 +143,9 @@ def build_texts(
     *,
     keep_duplicates: bool = False,
 ) -> Texts:
-    """Clean the texts of files and write them to ``cache/<state>/``; later calls map what is there."""
+    """Clean the texts of files and write them to ``cache/<state>/``; later calls map what is
+    there.
+    """
     is_split = any(source.split for source in sources)
     if is_split and columns.positive is not None:
         raise UserError(
@@ -211,7 +213,8 @@ def _stored(
     schema: pa.Schema,
     batches: Callable[[Sequence[TextFile], CleaningReport], Iterator[_Batch]],
 ) -> tuple[Dataset, str, CleaningReport]:
-    """The rows that ``batches`` finds in the files, mapped; their key; and the report that it fills.
+    """The rows that ``batches`` finds in the files, mapped; their key; and the report that it
+    fills.
 
     The key is the checksum of the settings and of the files' headers and bytes, in order, from the
     same reading.

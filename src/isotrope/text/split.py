@@ -1,4 +1,6 @@
-"""Texts to sentences, by the rules of `sentencex`, for some 300 languages; and sentences to words."""
+"""Texts to sentences, by the rules of `sentencex`, for some 300 languages; and sentences to
+words.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence

@@ -64,7 +64,9 @@ class Columns:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What they are called when they are read: text, positive, negative_0, … All hold strings."""
+        """What they are called when they are read: text, positive, negative_0, … All hold
+        strings.
+        """
         if self.positive is None:
             return ("text",)
         negatives = [f"negative_{number}" for number, _ in enumerate(self.negatives)]

@@ -174,7 +174,9 @@ class TokenStore:
     def open(
         cls, readers: tuple[TextReader, ...], corpus: Texts, rows: RowIds | None, console: Console
     ) -> "TokenStore":
-        """Find the tokens in the cache, or make them: row after row, within it column after column."""
+        """Find the tokens in the cache, or make them: row after row, within it column after
+        column.
+        """
         if rows is not None and len(rows) == len(corpus):
             rows = None
         if rows is not None:

@@ -19,7 +19,8 @@ def reframe(
     before: Tensor,  # (A,) ids
     behind: Tensor,  # (B,) ids
 ) -> Features:
-    """The ids ``before`` and ``behind`` around each text, in place of the old frame -> (N, L') each.
+    """The ids ``before`` and ``behind`` around each text, in place of the old frame -> (N, L')
+    each.
 
     All begin at the left; L' is that of the longest.
     """

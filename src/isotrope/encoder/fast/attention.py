@@ -149,7 +149,8 @@ class Packing:
 
     def pack(self, x: Tensor) -> Tensor:
         """(N, L, …) -> (1, T, …)."""
-        packed: Tensor = _Take.apply(x.flatten(0, 1), self.places, self.rows)  # type: ignore[no-untyped-call]
+        rows = x.flatten(0, 1)  # (N·L, …)
+        packed: Tensor = _Take.apply(rows, self.places, self.rows)  # type: ignore[no-untyped-call]
         return packed[None]
 
     def pad(self, x: Tensor) -> Tensor:

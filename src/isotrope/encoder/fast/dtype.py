@@ -37,9 +37,13 @@ TEXTS, CHARACTERS, ROUNDS = 100, 8000, 3
 SAMPLE = (
     "The train is late.",
     "How do I give back a book that I have bought twice by mistake?",
-    "A bridge of steel was built over the river in 1890, after a flood had taken the older one, which was of wood.",
-    "Cells were kept at 37 °C for two days; growth was then compared with that of cells without the protein. "
-    * 4,
+    "A bridge of steel was built over the river in 1890, after a flood had taken the older one,"
+    " which was of wood.",
+    4
+    * (
+        "Cells were kept at 37 °C for two days; growth was then compared with that of cells"
+        " without the protein. "
+    ),
 )  # where no text is given
 
 
@@ -71,7 +75,9 @@ def multiply_in(encoder: PreTrainedModel, dtype: Dtype) -> None:
 
 
 def quantise(model: SentenceTransformer, texts: Sequence[str] = SAMPLE) -> None:
-    """Let a frozen, packed model encode in 8 bits whose steps are measured on the texts, in place."""
+    """Let a frozen, packed model encode in 8 bits whose steps are measured on the texts, in
+    place.
+    """
     encoder = model[0].auto_model
     multiply_in(encoder, "float32")
     measure_grids(model, texts)
@@ -215,7 +221,9 @@ def _compare(model: SentenceTransformer, dtype: Dtype, sample: list[str]) -> Dty
 
 
 def same_hits(exact: Vectors, rounded: Vectors) -> float:
-    """The part of each vector's first ten neighbours that rounding leaves; unit rows (N, D) each."""
+    """The part of each vector's first ten neighbours that rounding leaves; unit rows (N, D)
+    each.
+    """
     shared = []
     for before, after in zip(_neighbours(exact), _neighbours(rounded), strict=True):
         common = np.intersect1d(before, after)

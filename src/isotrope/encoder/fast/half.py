@@ -22,7 +22,8 @@ ROWS = 1024  # about as many tokens as a pass has: the layout of the weights sui
 @cache
 def has_bf16() -> bool:
     """Whether this processor multiplies bfloat16 numbers itself: AVX-512 BF16 or AMX."""
-    return torch.backends.mkldnn.is_available() and torch.cpu._is_avx512_bf16_supported()  # type: ignore[no-untyped-call]
+    has_onednn: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return has_onednn and torch.cpu._is_avx512_bf16_supported()
 
 
 class NarrowLinear(nn.Linear):

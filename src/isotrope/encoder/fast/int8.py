@@ -37,7 +37,8 @@ TINY = 1e-5  # a channel's smallest range, so that nothing is divided by 0
 @cache
 def has_int8() -> bool:
     """Whether this processor multiplies 8-bit integers quickly: AVX2, or what came after it."""
-    return torch.backends.mkldnn.is_available() and torch.cpu._is_avx2_supported()  # type: ignore[no-untyped-call]
+    has_onednn: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return has_onednn and torch.cpu._is_avx2_supported()
 
 
 @cache
@@ -160,7 +161,9 @@ def measure_grids(model: SentenceTransformer, texts: Sequence[str]) -> None:
 
 
 def _layer_inputs(model: SentenceTransformer, texts: Sequence[str]) -> dict[nn.Linear, Tensor]:
-    """Each linear layer of the encoder, and what reaches it from the texts: (T, A), about `TOKENS`."""
+    """Each linear layer of the encoder, and what reaches it from the texts: (T, A), about
+    `TOKENS`.
+    """
     batches: dict[nn.Linear, list[Tensor]] = {}
     stride = max(1, _tokens(model, texts) // TOKENS)  # all tokens of long texts would fill memory
 

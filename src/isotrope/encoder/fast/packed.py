@@ -175,7 +175,9 @@ class _SelfAttention(MPNetSelfAttention):
     ) -> tuple[Tensor, ...]:
         """(1, T, D) -> (1, T, D); the mask is the packing's bias."""
         if not isinstance(position_bias, _Places):
-            return super().forward(hidden_states, attention_mask, position_bias, *args, **kwargs)  # type: ignore[no-any-return]
+            return super().forward(  # type: ignore[no-any-return]
+                hidden_states, attention_mask, position_bias, *args, **kwargs
+            )
         packing, bias = position_bias
         bias = attention_mask + bias
         query = self._heads(self.q(hidden_states))

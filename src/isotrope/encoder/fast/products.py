@@ -2,13 +2,15 @@
 
 torch takes Intel's MKL for them, which uses half of the width of an AMD processor's AVX-512. torch
 also brings oneDNN, which uses all of it, and takes it for float32 if it is told that rounding to
-bf16 is allowed. Without Intel's AMX, oneDNN does not round then, and `uses_onednn` makes sure of it.
+bf16 is allowed. Without Intel's AMX, oneDNN does not round then, and `uses_onednn` makes sure of
+it.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -18,8 +20,8 @@ def uses_onednn() -> bool:
     """Whether products in float32 are oneDNN's here: on AMD's AVX-512, where it rounds nothing."""
     if torch.backends.cpu.get_cpu_capability() != "AVX512" or not _is_amd():
         return False
-    matmul = getattr(torch.backends.mkldnn, "matmul", None)  # since torch 2.9
-    if matmul is None or matmul.fp32_precision != "none":  # somebody else has chosen
+    setting = _setting()
+    if setting is None or setting.fp32_precision != "none":  # somebody else has chosen
         return False
     with _onednn():
         return _is_exact()
@@ -37,13 +39,18 @@ def fast_products() -> Iterator[None]:
 
 @contextmanager
 def _onednn() -> Iterator[None]:
-    matmul = torch.backends.mkldnn.matmul
-    before = matmul.fp32_precision
-    matmul.fp32_precision = "bf16"
+    setting = _setting()
+    before = setting.fp32_precision
+    setting.fp32_precision = "bf16"
     try:
         yield
     finally:
-        matmul.fp32_precision = before
+        setting.fp32_precision = before
+
+
+def _setting() -> Any:
+    """Where torch keeps how exact oneDNN's products are; None before torch 2.9."""
+    return getattr(torch.backends.mkldnn, "matmul", None)
 
 
 def _is_amd() -> bool:

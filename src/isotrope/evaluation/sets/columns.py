@@ -167,7 +167,9 @@ def _cut(
     kind: Kind | None,
     rows: Sequence[Row],
 ) -> LabelTable:
-    """The rows that hold data, cut to the columns that are read. Without a kind, content decides."""
+    """The rows that hold data, cut to the columns that are read. Without a kind, content
+    decides.
+    """
     _check_widths(table, len(columns), rows)
     cut_rows = []
     for row in rows:

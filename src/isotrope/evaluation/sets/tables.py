@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 # dictionary or a sequence.
 TableLike: TypeAlias = (
     "str | Path | Mapping[str, Any] | Iterable[Mapping[str, Any]] | Iterable[Sequence[Any]]"
-    " | np.ndarray[Any, Any] | pandas.DataFrame | pa.Table | Dataset | DatasetDict | IterableDataset"
+    " | np.ndarray[Any, Any] | pandas.DataFrame | pa.Table"
+    " | Dataset | DatasetDict | IterableDataset"
 )
 
 IN_MEMORY = "labels"  # the name of a table that is no file
