@@ -39,7 +39,7 @@ from sentence_transformers.sentence_transformer.data_collator import SentenceTra
 
 from benchmarks.timing import show
 from isotrope import load
-from isotrope.teachers._model import RunRows, looked_up
+from isotrope.teachers._model import RunRows, teacher_of_vectors
 from isotrope.text.corpus import Texts, build_texts
 from isotrope.text.files import find_sources
 from isotrope.text.sample import PermutedBatches
@@ -79,7 +79,7 @@ def teach(lines: int, folder: Path) -> None:
     path = folder / f"{lines}.bin"
     with path.open("wb") as file:
         file.truncate(4 * WIDTH * lines)
-    store = looked_up(
+    store = teacher_of_vectors(
         np.memmap(path, np.float32, "r", shape=(lines, WIDTH)),
         RunRows(range(lines), np.arange(lines)),
     )

@@ -28,7 +28,7 @@ from isotrope.errors import UserError
 from isotrope.evaluation.correlation import spearman
 from isotrope.evaluation.sets.labels import read_pairs
 from isotrope.evaluation.sts import main_pairs, pair_similarities
-from isotrope.training.pairs import dev_names, dev_pairs, named_pairs
+from isotrope.training.pairs import dev_names, dev_pairs, evaluation_pairs
 from isotrope.training.train import Run
 from isotrope.training.trainer import ObjectiveState
 
@@ -305,17 +305,17 @@ def test_without_pairs_the_last_checkpoint_is_kept(
 
 
 def test_half_of_the_users_pairs_select_and_the_other_half_judges(pairs_file: Path) -> None:
-    judging, selecting = named_pairs(str(pairs_file), [], None, None)
+    judging, selecting = evaluation_pairs(str(pairs_file), [], None, None)
     whole, kept, held = read_pairs(pairs_file), selecting["pairs"], judging["pairs"]["test"]
     assert len(kept) == len(held) == len(whole) // 2
     assert sorted([*kept.first, *held.first]) == sorted(whole.first)
-    again = named_pairs(str(pairs_file), [], None, None)[1]["pairs"]
+    again = evaluation_pairs(str(pairs_file), [], None, None)[1]["pairs"]
     assert again.checksum() == kept.checksum()
 
 
 def test_none_and_several_names(pairs_file: Path, tmp_path: Path) -> None:
     assert dev_names(["stsb,none", "a.tsv"]) == ["stsb", "a.tsv"]
-    assert named_pairs("none", ["stsb"], None, None) == ({}, {})
+    assert evaluation_pairs("none", ["stsb"], None, None) == ({}, {})
     other = shutil.copy(pairs_file, tmp_path / "other.tsv")
     assert set(dev_pairs([str(pairs_file), str(other)], None)) == {"pairs", "other"}
 
@@ -340,4 +340,4 @@ def test_what_cannot_select_or_judge_is_refused_before_training(
     for folder in (".", "b"):
         shutil.copy(pairs_file, Path(folder) / "a.tsv")
     with pytest.raises(UserError, match=problem):
-        named_pairs(*given)
+        evaluation_pairs(*given)

@@ -41,9 +41,15 @@ def check_objective(
     dims: Sequence[int],
     components: Sequence[Any],
 ) -> None:
-    """Check what an objective is made of. ``components`` are those of each of `STAGES`, as given.
+    """Check what an objective is made of. Warns of weights in half precision.
 
-    Warns of weights in half precision.
+    Args:
+        model: the encoder.
+        passes: how often each text is encoded.
+        dims: widths at which the loss is computed too.
+        components: those of each stage, in the order of `STAGES`: a sequence, or by name.
+
+    Raises UserError if no objective can be made of them.
     """
     _check_model(model)
     width = model.get_embedding_dimension()

@@ -40,7 +40,7 @@ from isotrope.report.tables import Table
 from isotrope.text import TextLike, read_text
 from isotrope.text.pseudo_queries import pseudo_queries
 from isotrope.training.folder import RunFolder
-from isotrope.training.pairs import given_labels, named_pairs
+from isotrope.training.pairs import evaluation_pairs, given_labels
 from isotrope.training.prepare import untrained
 from isotrope.training.processes import refuse_several
 from isotrope.training.train import Run, train
@@ -181,7 +181,7 @@ def compress(
     if "compression" in run.record:
         return Compression(run.job, run.record)
 
-    graded, _ = named_pairs(
+    graded, _ = evaluation_pairs(
         dev, method.train.select, judging_labels, data or os.environ.get("ISOTROPE_DATA")
     )
     labelled = judging_labels if isinstance(judging_labels, RetrievalSet) else None

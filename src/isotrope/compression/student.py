@@ -72,8 +72,8 @@ def query_student(student: str) -> str:
 
 
 def query_overrides(teacher: str) -> list[str]:
-    """The preset's keys for a student that follows a teacher's queries: both read the words before
-    a query.
+    """Settings (key=value) of a student that learns a teacher's vectors of queries. Both are given
+    the teacher's prompt for queries, if it does not use that one for all texts.
     """
     encoder = load(teacher, device="cpu", frozen=True)
     words = role_prompt(encoder, "query")

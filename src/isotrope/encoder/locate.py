@@ -144,7 +144,9 @@ class FirstModule:
 
 
 def first_module(where: str) -> FirstModule:
-    """The first module of a model; that of one on the hub counts as a Transformer."""
+    """The first module of a model. A model on the hub is taken for one that begins with a
+    Transformer.
+    """
     folder = Path(where)
     if not folder.is_dir():
         return FirstModule()

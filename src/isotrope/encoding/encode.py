@@ -356,6 +356,9 @@ class _Encoding:
         parts: PartFiles,
         missing: Sequence[int],
     ) -> None:
+        """Encode the missing shards, and add each to the parts, after a look at the room on the
+        disk.
+        """
         missing_rows = sum(work.sizes[shard] for shard in missing)
         if not destination.url:
             copies = 1 if destination.file is None else 2  # the file is written beside its parts

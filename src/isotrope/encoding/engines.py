@@ -163,7 +163,9 @@ class _Actor:
 
 
 def portable_error(error: Exception) -> bytes:
-    """An error as another process can raise it, with the worker's traceback as a note."""
+    """An error, pickled, as another process can raise it. What is not the user's mistake gets the
+    worker's traceback as a note.
+    """
     report = "".join(traceback.format_exception(error))
     if not isinstance(error, UserError):
         error.add_note(f"In a worker:\n{report}")

@@ -76,7 +76,8 @@ def make_folds(
 def cross_fit(
     embeddings: Embeddings, steps: Mapping[str, str], folds: Sequence[Fold], fit_step: FitStep
 ) -> CrossFitted:
-    """Score the model and each quick step on the documents of all folds.
+    """Score the model and each quick step on the documents of all folds. The first fold chooses
+    among them, and all others together judge.
 
     Args:
         embeddings: the given model's vectors of all texts of the folds and their fitting sets.

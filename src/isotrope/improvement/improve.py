@@ -107,6 +107,7 @@ class Improvement(Outcome):
 
     @cached_property
     def _document_search(self) -> DocumentSearch:
+        """The documents, searched by the best search, with the new model or the given one."""
         settings = self.search_settings
         if settings is None or self.source is None or self.models is None:
             raise UserError(

@@ -241,10 +241,14 @@ def _flat(value: Any, *names: str) -> dict[str, Any]:
 
 
 def _nested(file: Mapping[str, Any], *first_names: str) -> dict[str, Any]:
-    """The nested mappings whose arrays have these names first: the inverse of `_flat`."""
+    """The nested mappings of a flat file, below these names, which are left out: the inverse of
+    `_flat`.
+    """
     nested: dict[str, Any] = {}
     for key in file:
-        names = [] if key == _TEACHING else json.loads(key)
+        if key == _TEACHING:  # the only key that is no list of names
+            continue
+        names = json.loads(key)
         if tuple(names[: len(first_names)]) != first_names:
             continue
         *parents, last = names[len(first_names) :]

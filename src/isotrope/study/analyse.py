@@ -150,6 +150,7 @@ def _note(spec: Spec) -> str:
 
 
 def _scale(plan: StudyPlan, finished: Results) -> Scale:
+    """How large a study is: its sentences, seeds, models, texts and cells."""
     run = plan.spec.run
     backbones = {without_paths(cell.base) for cell in plan.cells.values()}
     corpora = set()

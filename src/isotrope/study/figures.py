@@ -104,8 +104,8 @@ def bars_figure(plan: StudyPlan, rows: Rows, settings: FigureSettings) -> Figure
 
 
 def sweep_figure(plan: StudyPlan, rows: Rows, settings: FigureSettings) -> Figure:
-    """Means over the values of one key. A line for each swept row, column, and combination of other
-    keys' values.
+    """Mean scores with their standard deviations, plotted against the values of one setting. A
+    line for each swept row, column, and combination of the other settings.
     """
     lines = _swept_lines(rows, settings)
     figure, axes = new_figure(2.9, 5.4)

@@ -28,7 +28,7 @@ from isotrope.study.rows import PlannedRow, check_step, expand_rows, with_share
 from isotrope.study.spec import RowSettings, Settings, Spec, TeacherSettings
 from isotrope.text import TextPath, TextSource, read_text
 from isotrope.training.inputs import STUDENT, refuse_without_effect, training_text
-from isotrope.training.pairs import SHIPPED_DEV, dev_names, named_pairs
+from isotrope.training.pairs import SHIPPED_DEV, dev_names, evaluation_pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,7 +345,7 @@ class StudyInputs:
     def _read_pairs(self, select: tuple[str, ...]) -> tuple[Record, Record]:
         """Checksums of the pairs that judge a cell, and of those that select its model."""
         run = self.run
-        judging, selecting = named_pairs(run.dev, select, run.labels, self.data)
+        judging, selecting = evaluation_pairs(run.dev, select, run.labels, self.data)
         judging_checksums = {}
         for task, sets in judging.items():
             judging_checksums[task] = {name: pairs.checksum() for name, pairs in sets.items()}

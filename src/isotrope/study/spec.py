@@ -375,7 +375,7 @@ def _with_named_files(spec: Spec) -> Spec:
         if missing_file(row, spec.run):
             printed[label] = row
         else:
-            rows[label] = _with_own_file(row, spec.run)
+            rows[label] = _with_text(row, spec.run)
     _check_printed_rows(spec, printed, is_alone=not rows)
 
     claims = {}
@@ -396,9 +396,11 @@ def _with_named_files(spec: Spec) -> Spec:
     return spec.model_copy(update=changes)
 
 
-def _with_own_file(row: RowSettings, run: CommonSettings) -> RowSettings:
-    """A row as its file decides: word vectors are not trained; without its documents a row that
-    ``differs`` reads the run's text.
+def _with_text(row: RowSettings, run: CommonSettings) -> RowSettings:
+    """A row after the choice of its text.
+
+    Word vectors are not trained. A row may name documents of its own, which the run gives or not.
+    If not, a row whose published numbers may differ reads the run's text.
     """
     if row.vectors:
         return row.model_copy(update={"train": False})

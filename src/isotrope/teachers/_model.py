@@ -181,14 +181,14 @@ def encoded_once(encoder: TeacherEncoder, context: BuildContext) -> FunctionTeac
 
     folder = cached(cache_folder("teachers", key), write)
     vectors = np.memmap(folder / VECTORS, "<f4", "r").reshape(count, -1)
-    return looked_up(vectors, run_rows)
+    return teacher_of_vectors(vectors, run_rows)
 
 
-def looked_up(
+def teacher_of_vectors(
     vectors: npt.NDArray[np.float32],  # (R, T) unit rows
     run_rows: RunRows,
 ) -> FunctionTeacher:
-    """The teacher that has these vectors of the rows that a run reads."""
+    """A teacher that gives stored vectors; ``run_rows`` finds the places of a batch's rows."""
 
     def embed(batch: Batch) -> Tensor:
         places = run_rows.places(batch.rows)

@@ -16,8 +16,8 @@ def ct(
     a: Tensor,  # (N, D)
     b: Tensor,  # (N, D)
 ) -> Tensor:
-    """Binary cross-entropy with logits a_i · b_j, target 1 for i = j and else 0, mean over all N ·
-    N -> ().
+    """Contrastive tension: binary cross-entropy with logits a_i · b_j and target 1 for i = j, else
+    0; the mean over all N² -> ().
     """
     logits = a @ b.T  # (N, N)
     target = on_diagonal(logits).to(logits)

@@ -13,8 +13,8 @@ from isotrope.errors import UserError, printable
 # In the order in which they are tried.
 REASONS = ("not UTF-8 text", "blank", "too short", "too long", "duplicate")
 # Characters of a text that may be a useful sentence: not a letter, nor encoded data.
-FEWEST = 2
-MOST = 10_000
+FEWEST_CHARACTERS = 2
+MOST_CHARACTERS = 10_000
 # A batch in memory: whichever comes first.
 _BATCH_ROWS = 8192
 _BATCH_CHARACTERS = 1 << 22
@@ -29,7 +29,7 @@ UncleanRow = tuple[str, tuple[str | None, ...]]  # as it was read
 Hashes = npt.NDArray[np.uint64]
 
 
-def bad_text(row: Row) -> str | None:
+def reason_to_drop(row: Row) -> str | None:
     """Why a text with its positives and negatives is dropped, or None.
 
     Duplicates are found elsewhere.
@@ -37,9 +37,9 @@ def bad_text(row: Row) -> str | None:
     shortest = min(map(len, row))
     if shortest == 0:
         return "blank"
-    if shortest < FEWEST:
+    if shortest < FEWEST_CHARACTERS:
         return "too short"
-    if max(map(len, row)) > MOST:
+    if max(map(len, row)) > MOST_CHARACTERS:
         return "too long"
     return None
 

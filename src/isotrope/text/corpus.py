@@ -18,7 +18,7 @@ from datasets import Dataset
 from isotrope.errors import UserError, printable
 from isotrope.store.cache import cached
 from isotrope.store.files import new_file, write_json
-from isotrope.text.cleaning import CleaningReport, Row, UncleanRow, bad_text, cleaned
+from isotrope.text.cleaning import CleaningReport, Row, UncleanRow, cleaned, reason_to_drop
 from isotrope.text.files import TextFile
 from isotrope.text.permutation import Permutation, RowIds, derive
 from isotrope.text.readers import document_rows, files_with_progress, rows
@@ -158,7 +158,7 @@ def build_texts(
 
     def batches(files: Sequence[TextFile], report: CleaningReport) -> Iterator[_Batch]:
         placed = _placed_rows(files, columns)
-        for batch in cleaned(placed, report, bad_text, keep_duplicates):
+        for batch in cleaned(placed, report, reason_to_drop, keep_duplicates):
             labels = range(report.kept - len(batch), report.kept)
             yield [*zip(*batch, strict=True), labels]
 

@@ -114,22 +114,23 @@ def padded(features: Features, left: int, right: int) -> Features:
 
 def copies(
     features: Features,
-    times: Tensor,  # (N, L)
+    counts: Tensor,  # (N, L)
 ) -> Features:
-    """Repeat each token ``times``, where 0 deletes it; zeros fill the rows on the right.
+    """Repeat each token as often as its count, where 0 deletes it. Zeros fill the rows on the
+    right.
 
     -> (N, L'), where L' is the length of the longest sentence.
     """
-    ends = times.cumsum(dim=1)  # (N, L) the column after a token's last copy
+    ends = counts.cumsum(dim=1)  # (N, L) the column after a token's last copy
     lengths = ends[:, -1:]  # (N, 1)
     longest = int(lengths.max())
-    columns = torch.arange(longest, device=times.device)
-    columns = columns.repeat(len(times), 1)  # (N, L')
+    columns = torch.arange(longest, device=counts.device)
+    columns = columns.repeat(len(counts), 1)  # (N, L')
     is_real = columns < lengths
 
     # Where the token of each column comes from. Padding may take any.
     source = torch.searchsorted(ends, columns, right=True)
-    last_column = times.shape[1] - 1
+    last_column = counts.shape[1] - 1
     source = source.clamp(max=last_column)
 
     copied = each_token(features, lambda value: value.gather(1, source) * is_real)

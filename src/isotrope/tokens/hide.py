@@ -90,7 +90,7 @@ class Phrase(Buildable):
     def content(self, ids: Tensor, among: Tensor) -> Tensor:
         """Which of the tokens ``among`` may be in a phrase: (N, L), (N, L) bool -> (N, L) bool.
 
-        A token that begins a longer word is no stop word.
+        Stop words and punctuation end a phrase, unless the token is a part of a longer word.
         """
         is_break = self.breaks.to(ids.device)[ids]
         continues = self.continues.to(ids.device)[ids]

@@ -19,10 +19,10 @@ def reframe(
     before: Tensor,  # (A,) ids
     behind: Tensor,  # (B,) ids
 ) -> Features:
-    """The ids ``before`` and ``behind`` around each text, in place of the old frame -> (N, L')
-    each.
+    """The ids ``before`` and ``behind`` around each text, in place of the old frame, which are the
+    tokens that stood there -> features of (N, L').
 
-    All begin at the left; L' is that of the longest.
+    All begin at the left; L' is the length of the longest.
     """
     ids_before = before.expand(len(text), -1)  # (N, A)
     ids_behind = behind.expand(len(text), -1)  # (N, B)
@@ -30,8 +30,9 @@ def reframe(
 
     frame = (len(before), len(behind))
     wide = padded(features, *frame)
-    times = F.pad(text.long(), frame, value=1)
-    return copies({**wide, "input_ids": ids}, times)
+    # How often each token stays: once, but the old frame and padding not at all.
+    counts = F.pad(text.long(), frame, value=1)
+    return copies({**wide, "input_ids": ids}, counts)
 
 
 @dataclass(eq=False, repr=False)

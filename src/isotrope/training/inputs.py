@@ -23,7 +23,7 @@ from isotrope.store.cache import cache_folder
 from isotrope.text import TextSource
 from isotrope.text.corpus import Texts
 from isotrope.text.pair_corpus import open_pairs
-from isotrope.training.pairs import DevSet, named_pairs
+from isotrope.training.pairs import DevSet, evaluation_pairs
 from isotrope.training.processes import process_count
 
 STUDENT = "initial"  # as a teacher's model: the student before training
@@ -80,7 +80,7 @@ def read_inputs(request: RunRequest) -> RunInputs:
     preset = resolved_preset(request)
     _check_preset(preset)
     refuse_without_effect(request.text, preset, request.held_out)
-    judging, selecting = named_pairs(
+    judging, selecting = evaluation_pairs(
         request.dev,
         preset.train.select,
         request.labels,

@@ -140,14 +140,20 @@ def given_labels(
     return read_labels(labels, columns)
 
 
-def named_pairs(
+def evaluation_pairs(
     dev: str | Sequence[str] | None,
     select: Sequence[str],
     labels: str | Labels | None,
     data: DataFolder,
 ) -> tuple[SimilaritySets, dict[str, DevSet]]:
-    """The pairs that judge a run, and what selects. If ``dev`` is None, the preset's ``select`` is
-    taken.
+    """The similarity pairs that a finished run is judged by, and the dev sets, by their names,
+    that choose its checkpoint.
+
+    Args:
+        dev: names of dev sets; None: the preset's ``select``.
+        select: the preset's dev sets.
+        labels: "sts", "none", or loaded labels; None: "sts" if there is a data folder.
+        data: the data folder, if there is one.
     """
     names = dev_names(select if dev is None else dev)
     if dev is None and not data:  # a preset's shipped sets need the data folder

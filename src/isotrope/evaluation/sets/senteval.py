@@ -250,6 +250,7 @@ def _labelled_split(folder: Path, task: str, split: str) -> LabelledTexts:
 
 
 def _binary(folder: Path, task: str) -> LabelledTexts:
+    """A task of two classes: a file of each, and the first has class 1."""
     sentences: list[str] = []
     labels: list[int] = []
     classes = (1, 0)
