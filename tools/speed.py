@@ -54,11 +54,11 @@ SYSTEMS = {
 }  # fmt: skip
 
 
-def dtypes(name: str = "dtype") -> str:
+def dtypes() -> str:
     """How many times as fast as sentence-transformers in float32 each system is, and its smallest
     cosine with it.
     """
-    found = _files(name)
+    found = _files("slow16")
     names = [name for name in SYSTEMS if name in found[0]["cosine"]]
     rows = [
         [
@@ -92,20 +92,21 @@ BITS = {
 }
 
 
-def bits(processor: str) -> str:
+def bits(processor: str, model: str = "", text: str = "") -> str:
     """Each system in 32, 16 and 8 bits: speed, and what rounding changes. On a processor with bf16
-    instructions, with those of VNNI alone, or with AVX2 alone.
+    instructions, with those of VNNI alone, or with AVX2 alone; of one model and text, or of all.
     """
     header = ["model", "text", "system", "a second", "times as fast", "smallest cosine"]
     header += ["first hits the same", "CACM", "SciFact"]
     rows = []
     for result in _files("bits"):
-        if _instructions(result) != processor:
+        name = result["text"].split(".")[0]
+        is_asked = model in ("", result["shape"]) and text in ("", name)
+        if not is_asked or _instructions(result) != processor:
             continue
         for system in BITS:
             if system in result["sentences_a_second"]:
-                text = result["text"].split(".")[0]
-                rows.append([f"isotrope/{result['shape']}", text, *_bits_row(result, system)])
+                rows.append([f"isotrope/{result['shape']}", name, *_bits_row(result, system)])
     return grid(header, rows)
 
 

@@ -155,7 +155,11 @@ class Race:
         return RaceFiles.of(self.folder, self.plan)
 
     def _train_in_turn(self) -> None:
-        """Train all recipes shortly, and then the better half for longer."""
+        """Train each recipe briefly, and then the best of them for longer, from the same start.
+
+        The plan says how many, and on how many pairs. A longer training is averaged with its start
+        too.
+        """
         start = max(self._untrained(), key=self._best_score)
         recipes = self._possible_recipes(start)
         for recipe in recipes[len(self.plan.short_trainings) :]:

@@ -125,6 +125,11 @@ def preset_layers(name: str) -> list[Layer]:
 
 
 def _read_layer(name: str, extended_by: Path | None) -> Layer:
+    """The tables of one preset, before those that it extends are below them.
+
+    A shipped size, such as simcse-bert-base, lies over its method. ``extended_by`` is the file that
+    names this one.
+    """
     sizes = shipped_sizes()
     if name in sizes:
         method, size = sizes[name]

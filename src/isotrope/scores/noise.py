@@ -33,8 +33,8 @@ def gradient(
     temperature: float,
     further: Tensor | None = None,  # (N, M): cosines of further candidates; the paper has none
 ) -> Tensor:
-    """Eq. 4 in closed form -> (K, D). The positive is in Eq. 2's numerator alone, so the gradient
-    is free of it.
+    """DCLR Eq. 4 in closed form: the gradient of Eq. 2 with respect to the noise -> (K, D). The
+    positive is in Eq. 2's numerator alone, so the gradient is free of it.
 
     ``further`` candidates are in the denominator too.
     """

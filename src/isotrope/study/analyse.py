@@ -377,8 +377,9 @@ def _published_difference(spec: Spec, claim: Claim, row: str, than: str) -> floa
 
 def claim_answer(claim: AnsweredClaim) -> tuple[ClaimAnswer, str]:
     """A claim *holds* if the difference is significantly above 0. It *does not hold* if it is
-    significantly below the margin. Both are after Holm's correction over the study's claims.
-    Otherwise the claim is *open*, which says why.
+    significantly below the margin, which is the smallest difference that the claim means. Both are
+    after Holm's correction over the study's claims. Otherwise it is *open*, and the second string
+    says why.
 
     Each answer takes one side of a two-sided test at 5 %, so both together err with at most 5 % in
     the whole study.
@@ -389,7 +390,7 @@ def claim_answer(claim: AnsweredClaim) -> tuple[ClaimAnswer, str]:
     if claim.same:
         return "open", "the two rows have equal settings at this scale"
     if test.p is None and test.n < FEWEST_SEEDS:
-        return "open", f"{test.n} seed(s): at least 3 are needed"
+        return "open", f"{test.n} seed(s): at least {FEWEST_SEEDS} are needed"
     if test.p_holm is None or test.p_margin_holm is None:
         return "open", "one of the two has no spread over seeds"
     if test.p_holm <= ALPHA and test.mean > 0:

@@ -20,6 +20,7 @@ from transformers import AutoConfig
 
 from isotrope.console.progress import duration
 from isotrope.encoder import load
+from isotrope.encoder.fast.products import fast_products
 from isotrope.encoder.locate import locate
 from isotrope.errors import UserError, check_known
 from isotrope.preset.preset import TrainSettings
@@ -149,8 +150,8 @@ def speed_of(gpu: str, plan: StudyPlan) -> Speed:
 
 
 def measured_speed(cell: Cell) -> Speed:
-    """Measure a training step of a cell's model on this machine, with as many texts as the study
-    trains on at a time, but few without a GPU.
+    """Time a training step of a cell's model on this machine: with the study's batches on a GPU,
+    with `TIMED_TEXTS` texts without one.
     """
     name = cell.base
     model = load(name)
@@ -172,17 +173,19 @@ def measured_speed(cell: Cell) -> Speed:
 
     tokens = PASSES * int(features["attention_mask"].sum())
     weights = shape_of(name).layer_weights
-    return Speed(device, precision, 0.0, seconds / (tokens * weights))
+    seconds_a_product = seconds / (tokens * weights)
+    return Speed(device, precision, 0.0, seconds_a_product)
 
 
 def _step(model: Any, optimizer: torch.optim.Optimizer, features: Record, precision: str) -> None:
     """A training step, after which the device waits for nothing."""
-    with torch.autocast(model.device.type, torch.bfloat16, enabled=precision == "bf16"):
-        views = [model(dict(features))["sentence_embedding"] for _ in range(PASSES)]
-        loss = -torch.cosine_similarity(*views).mean()
-    optimizer.zero_grad()
-    loss.backward()  # type: ignore[no-untyped-call]
-    optimizer.step()
+    with fast_products():
+        with torch.autocast(model.device.type, torch.bfloat16, enabled=precision == "bf16"):
+            views = [model(dict(features))["sentence_embedding"] for _ in range(PASSES)]
+            loss = -torch.cosine_similarity(*views).mean()
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
     float(loss.detach())
 
 
@@ -306,10 +309,10 @@ class Estimate:
         self._words = cache(_words_a_text)
 
     def cell(self, cell: Cell) -> Cost:
-        """What one cell needs."""
+        """What one cell needs; a finished one needs no time."""
         unfinished = int(cell.result() is None)
         if cell.row.vectors:
-            return Cost(1, unfinished, 0.0, 0.0, 0.0)
+            return Cost(1, unfinished, seconds=0.0, memory=0.0, disk=0.0)
         shape = self._shape(cell.base)
         seconds = self._judging(cell, shape)
         memory = float(WEIGHT_BYTES * shape.weights)

@@ -125,11 +125,10 @@ def _unfinished_table(record: StudyRecord) -> Table:
 
 
 def conclusion(record: StudyRecord) -> Verdict | None:
-    """The row that scored best beside the baseline, as they are tested among the differences to the
-    baseline.
+    """The row that scored best, compared with the baseline. Its p-value is corrected for all
+    differences to the baseline.
 
-    None if no other row of the baseline's model is measured. A row that is not trained is advised
-    where none that is trained scored more, because it costs nothing.
+    None if no other row of the baseline's model is measured.
     """
     column = record.column
     sign = -1 if column in LOWER_IS_BETTER else 1

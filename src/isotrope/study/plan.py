@@ -123,7 +123,7 @@ class StudyPlan:
         needs = tuple(model for model in models if model in self.cells)
         untrained = models.keys() - {*needs, STUDENT}
         settings = _settings(preset, base, start, teachers)
-        decides = self.inputs.decide(row, preset, settings, corpus)
+        decides = self.inputs.key_record(row, preset, settings, corpus)
         decides["seed"] = seed
         decides["files"] = {name: self.inputs.checksum(name) for name in sorted(untrained)}
         key = _checksum(decides)
@@ -296,10 +296,12 @@ class StudyInputs:
             measured_on[suite] = [checksum, settings.model_dump(mode="json")]
         return measured_on
 
-    def decide(
+    def key_record(
         self, row: RowSettings, preset: Preset, settings: Record, corpus: TextSource
     ) -> Record:
-        """What decides a cell's result, beside the files of its models and its seed."""
+        """All that a cell's result depends on, beside the files of its models and its seed: its key
+        is made of this. Only what trains depends on the settings of training.
+        """
         run = self.run
         judging, selecting = self.pairs(tuple(preset.train.select))
         decides: Record = {

@@ -171,7 +171,9 @@ def _kind(value: object) -> str:
 
 
 def _read_delimited(source: TextFile, choose: Choose, strings: int) -> Iterator[NumberedRow]:
-    """The rows of a .csv (RFC 4180) or a .tsv (see `tab_separated`)."""
+    """The rows of a .csv (RFC 4180) or a .tsv (see `tab_separated`): the line where each begins,
+    and the chosen fields.
+    """
     separator = "\t" if source.format == ".tsv" else ","
     begin = 1  # the line where a row begins: a quoted field may hold line ends
     try:

@@ -41,7 +41,9 @@ def test_the_setting_holds_within_the_block_alone():
     before = precision()
     with products.fast_products():
         assert precision() != before
+        assert products.are_onednn()
     assert precision() == before
+    assert not products.are_onednn()
 
 
 @needs_onednn

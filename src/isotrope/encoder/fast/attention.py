@@ -13,7 +13,7 @@ from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
-from isotrope.encoder.fast.products import uses_onednn
+from isotrope.encoder.fast.products import are_onednn
 
 # Among transformers' attention implementations; no saved configuration mentions it.
 ATTENTION_NAME = "isotrope_packed"
@@ -51,7 +51,15 @@ class Heads:
 
     @classmethod
     def of(cls, bias: Tensor, rows: Tensor, count: int, groups: list[Group]) -> "Heads":
-        """From a batch's bias (N, 1, 1, L) and rows (N, H, L) into ``count`` = T·H."""
+        """Cut a batch into groups of sentences that are about as long.
+
+        Args:
+            bias: (N, 1, 1, L), added to the scores: 0 for real tokens.
+            rows: (N, H, L), where each head of each token stands among the packed ones; at least
+                ``count`` for padding.
+            count: T·H, the packed ones.
+            groups: the sentences of each group, and how many columns they have.
+        """
         masks = []
         group_rows = []
         for sentences, columns in groups:
@@ -234,8 +242,8 @@ def attend(
     # For CPUs, torch's kernel has no dropout, and it is slow in half precision, above all its
     # gradient. It never multiplies by oneDNN. But it needs less memory for gradients.
     on_processor = query.device.type == "cpu"
-    is_slow_without_onednn = uses_onednn() and not query.requires_grad
-    is_plain = on_processor and (is_half or dropout > 0 or is_slow_without_onednn)
+    has_faster_products = are_onednn() and not query.requires_grad
+    is_plain = on_processor and (is_half or dropout > 0 or has_faster_products)
 
     heads = packing.heads
     biases = [bias]

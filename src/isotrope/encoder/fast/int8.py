@@ -99,7 +99,10 @@ class Grid:
 
 
 def best_grid(inputs: Tensor, weight: Tensor) -> tuple[Grid, float]:
-    """The grid with the smallest error, and this error; inputs are (T, A), the weight (B, A)."""
+    """The grid of a linear layer in 8 bits, and its error on inputs (T, A); the weight is (B, A).
+
+    The smoothing is chosen first, without clipping, and then the clipping for this smoothing.
+    """
 
     def measured(smoothing: float, clip: float) -> tuple[Grid, float]:
         grid = Grid.of(inputs, weight, smoothing, clip)

@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+_ALLOWED = "bf16"  # what oneDNN may round to, and does not
+
 
 @cache
 def uses_onednn() -> bool:
@@ -37,11 +39,17 @@ def fast_products() -> Iterator[None]:
         yield
 
 
+def are_onednn() -> bool:
+    """Whether products in float32 are oneDNN's at this moment."""
+    setting = _setting()
+    return setting is not None and setting.fp32_precision == _ALLOWED
+
+
 @contextmanager
 def _onednn() -> Iterator[None]:
     setting = _setting()
     before = setting.fp32_precision
-    setting.fp32_precision = "bf16"
+    setting.fp32_precision = _ALLOWED
     try:
         yield
     finally:
