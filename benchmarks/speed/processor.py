@@ -1,6 +1,6 @@
 """The whole table of `benchmarks.speed.encode` on this processor, by one command.
 
-    python -m benchmarks.speed.processor WORK --data DATA [--models minilm small]
+    python -m benchmarks.speed.processor WORK --data DATA [--models minilm small tiny]
 
 It measures each model on sentences of Wikipedia and on abstracts of SciFact, with the processor's
 bf16 instructions and without them, in turn, and writes one result file for each. nDCG@10 is
@@ -18,8 +18,8 @@ from benchmarks.paths import RESULTS
 from isotrope.encoder.fast.half import has_bf16
 from isotrope.evaluation.sets.public import load_retrieval_set
 
-SENTENCES = {"minilm": 500, "small": 2000}
-ABSTRACTS = {"minilm": 60, "small": 240}
+SENTENCES = {"minilm": 500, "small": 2000, "tiny": 2000}
+ABSTRACTS = {"minilm": 60, "small": 240, "tiny": 240}
 
 
 def write_abstracts(data: Path, file: Path) -> None:
