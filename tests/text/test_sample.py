@@ -2,6 +2,7 @@
 after a resume.
 """
 
+import math
 import pickle
 from functools import partial
 from pathlib import Path
@@ -40,6 +41,29 @@ def test_the_sample_holds_the_rows_that_training_visits(corpus_file: Path) -> No
         "all rows have no list"
     )
     assert sorted(Sample(corpus, None, 0).texts()) == sorted(corpus.dataset["text"])
+
+
+@pytest.mark.parametrize("epochs", [0.01, 0.3, 0.5, 0.999])
+@pytest.mark.parametrize("step_size", [10, 30])
+def test_a_part_of_an_epoch_reads_its_first_rows(
+    corpus_file: Path, epochs: float, step_size: int
+) -> None:
+    corpus = read_text(corpus_file).texts()
+    sample = Sample(corpus, None, 7)
+    batches = list(PermutedBatches(corpus, step_size, 7))
+    steps = math.ceil(epochs * len(batches))
+    visited = {row for batch in batches[:steps] for row in batch}
+
+    within = sample.rows_within(epochs, step_size)
+    read = set(range(len(corpus))) if within is None else set(within.tolist())
+    assert visited <= read
+    assert len(read) <= min(len(corpus), len(visited) + 3 * step_size)
+
+
+def test_a_whole_epoch_reads_the_whole_sample(corpus_file: Path) -> None:
+    corpus = read_text(corpus_file).texts()
+    assert Sample(corpus, None, 0).rows_within(1.0, 10) is None
+    assert len(Sample(corpus, 100, 0).rows_within(2.5, 10)) == 100
 
 
 def test_a_sample_of_rounds_takes_whole_rounds_first() -> None:

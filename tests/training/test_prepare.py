@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 
 from helpers.library import write_library
@@ -454,3 +455,27 @@ def test_a_model_that_reads_from_left_to_right_is_not_pooled_at_its_first_token(
     assert not (tmp_path / "run").exists()
     with prepared(decoder, corpus_file, tmp_path / "run", "encoder.pooling=mean") as (plan, _):
         assert len(plan.sample) == 64
+
+
+def test_a_teacher_encodes_only_what_a_part_of_an_epoch_reads(
+    tiny_model: Path, corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a short training on a large collection stays short. The weights are those of all rows, but
+    for the rounding of batches of other shapes.
+    """
+    overrides = ("train.epochs=0.1", 'teachers.rank.models=["initial"]')
+    weights = []
+    for place in ("few", "all"):
+        cache = tmp_path / place
+        monkeypatch.setenv("ISOTROPE_CACHE", str(cache))
+        if place == "all":
+            monkeypatch.setattr("isotrope.text.sample.Sample.rows_within", lambda *_: None)
+        run = small_run(
+            tiny_model, corpus_file, tmp_path / f"{place}-run", *overrides, preset="rankcse-listnet"
+        )
+        (vectors,) = cache.glob("teachers/*/vectors.f32")
+        rows = vectors.stat().st_size // (4 * 32)
+        assert rows == 320 if place == "all" else rows <= 320 * 0.1 + 3 * 16
+        weights.append(load_file(run.folder / "model" / "model.safetensors"))
+    for name, few in weights[0].items():
+        torch.testing.assert_close(few, weights[1][name], atol=1e-5, rtol=0)

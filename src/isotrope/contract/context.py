@@ -36,6 +36,8 @@ class BuildContext:
     corpus: Any = None
     # (R,) the only rows that the run visits, in any order; None for all
     rows: npt.NDArray[np.int64] | None = None
+    # (R,) those of them that it reads, if it ends within its first epoch; None for ``rows``
+    rows_read: npt.NDArray[np.int64] | None = None
     folder: Path | None = None  # the run's
     max_length: int | None = None  # tokens of a text that the student reads in training
     # name -> teacher, or what tells its ``width`` for now

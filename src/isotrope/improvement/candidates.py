@@ -214,7 +214,7 @@ class CandidateTrainer:
             f"pairs.rounds={rounds}",
             f"train.batch_size={BATCH}",
             "train.eval_steps=1000000",
-            f"train.epochs={candidate.pairs / (rounds * self.trained_on):.4f}",
+            f"train.epochs={candidate.pairs / (rounds * self.trained_on):.7f}",
         ]
         # A preset would take its own pooling, and not the one that was measured.
         pooling = candidate.pooling

@@ -123,10 +123,22 @@ class RunRows:
 
     @classmethod
     def by(cls, context: BuildContext) -> Self:
-        corpus = context.needed("corpus")
-        if context.rows is None:
+        """All rows that the run may visit."""
+        return cls.of(context.needed("corpus"), context.rows)
+
+    @classmethod
+    def read_by(cls, context: BuildContext) -> Self:
+        """The rows that the run reads: few of a large corpus, if it reads a part of it once."""
+        if context.rows_read is None:
+            return cls.by(context)
+        return cls.of(context.needed("corpus"), context.rows_read)
+
+    @classmethod
+    def of(cls, corpus: Any, rows: RowIds | None) -> Self:
+        """These rows of a corpus; None: all."""
+        if rows is None:
             return cls(corpus, np.arange(len(corpus)))
-        return cls(corpus, np.unique(context.rows))
+        return cls(corpus, np.unique(rows))
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -162,7 +174,7 @@ def encoded_once(encoder: TeacherEncoder, context: BuildContext) -> FunctionTeac
     The key is a checksum of the model, its settings, the corpus and the rows. After a kill, whole
     shards count.
     """
-    run_rows = RunRows.by(context)
+    run_rows = RunRows.read_by(context)
     count = len(run_rows)
     row_bytes = 4 * encoder.width
     key = run_rows.key(_LAYOUT, model_checksum(encoder.encoder, encoder.bf16))

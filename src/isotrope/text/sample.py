@@ -6,6 +6,7 @@ The seed decides it once.
 from collections.abc import Iterator, Sequence, Sized
 from dataclasses import dataclass
 from functools import cached_property
+from math import ceil
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -104,6 +105,17 @@ class Sample:
         if len(self) == len(self.corpus):
             return None
         return np.sort(self.order.rows(0, len(self)))
+
+    def rows_within(self, epochs: float, step_size: int) -> RowIds | None:
+        """The ids (R,), rising, of at least all rows that steps of so many rows read in ``epochs``.
+
+        A part of an epoch reads the first rows of its order. None: all rows of the corpus.
+        """
+        steps = ceil(epochs * ceil(len(self) / step_size)) + 1  # the trainer may count one more
+        count = steps * step_size
+        if epochs >= 1 or count >= self.order.rounds[0]:
+            return self.rows
+        return np.sort(self.order.rows(0, count))
 
     def texts(self, limit: int | None = None) -> list[str]:
         """The first ``limit`` sentences that the first epoch visits; None: all.

@@ -67,10 +67,12 @@ def prepare(inputs: RunInputs, job: Job, console: Console) -> TrainingPlan:
 
     torch.manual_seed(inputs.seed)  # of the first weights of the adapter and the head
     _add_adapter(preset, model)
+    step_size = preset.train.batch_size * preset.train.accumulation * process_count()
     context = BuildContext.of(
         model,
         corpus=corpus,
         rows=sample.rows,
+        rows_read=sample.rows_within(preset.train.epochs, step_size),
         folder=job.folder,
         max_length=preset.train.max_length,
     )
