@@ -276,18 +276,6 @@ def million() -> str:
     return grid(["command", "time", "processor time", "most memory"], rows)
 
 
-def base_size() -> str:
-    """The papers' methods on an encoder of their size."""
-    cells: dict[str, Result] = read("base-size")["cells"]
-    rows = []
-    for name, cell in cells.items():
-        method, pooling = name.rsplit(", ", 1)
-        speed = f"{cell['seconds_a_step']:.1f} s" if "seconds_a_step" in cell else ""
-        memory = f"{cell['peak_mb']:,} MB" if "peak_mb" in cell else ""
-        rows.append([method, pooling, speed, memory, f"{cell['STSBenchmark']:.2f}"])
-    return grid(["method", "pooling", "a step", "most memory", "STS-B"], rows)
-
-
 def gpu() -> str:
     """Steps of each method on one GPU, and what a million sentences take."""
     found = read("performance/gpu")

@@ -205,8 +205,6 @@ TABLES: dict[str, tuple[str, str, dict[str, Block]]] = {
         "Memory of a step, with and without gradient caching.": speed.memory,
         "Threads on two shared cores.": speed.threads,
         "Where a training step of SimCSE spends its time, by torch's profiler.": speed.step_profile,
-        "The papers' methods on all-mpnet-base-v2, eight steps of 64 sentences on one core: it was fine-tuned before, "
-        "so Spearman × 100 on STS-B says nothing about a raw BERT.": speed.base_size,
         "Training on a GPU: a BERT of random weights in bf16, not compiled.": speed.gpu,
     }),
     "guide": ("What each choice changes", "isotrope study first, first-minilm and few", {
