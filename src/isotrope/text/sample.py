@@ -107,9 +107,10 @@ class Sample:
         return np.sort(self.order.rows(0, len(self)))
 
     def rows_within(self, epochs: float, step_size: int) -> RowIds | None:
-        """The ids (R,), rising, of at least all rows that steps of so many rows read in ``epochs``.
+        """The ids (R,) of the rows that a run of ``epochs`` reads, rising; None: all rows.
 
-        A part of an epoch reads the first rows of its order. None: all rows of the corpus.
+        A part of an epoch reads the first rows of its order, ``step_size`` in each step. The result
+        may hold some more.
         """
         steps = ceil(epochs * ceil(len(self) / step_size)) + 1  # the trainer may count one more
         count = steps * step_size
