@@ -65,3 +65,16 @@ def test_a_processor_that_rounds_keeps_torchs_own_products(monkeypatch):
     with products.fast_products():
         assert precision() == before
     products.uses_onednn.cache_clear()
+
+
+def test_a_product_that_is_rounded_is_found(monkeypatch):
+    exact = torch.mm
+    assert products._is_exact()
+
+    def rounded(a, b):
+        return (
+            exact(a, b) if a.dtype == torch.float64 else exact(a.bfloat16(), b.bfloat16()).float()
+        )
+
+    monkeypatch.setattr(torch, "mm", rounded)
+    assert not products._is_exact()
